@@ -99,7 +99,9 @@ async def change(
         ways = " or ".join(TRANSITIONS[row.state])
         detail = f"From {row.state} it may become {ways}, not {draft.state}."
         raise Problem("conflict", detail if ways else "ARCHIVED is final.")
-    body, warnings = await _judge(process, db, workspace_id, row, draft, run_cases=run_cases)
+    body, warnings = await _body_and_findings(
+        process, db, workspace_id, row, draft, run_cases=run_cases
+    )
     version = row.version
     is_changed = version == 0 or (body, draft.trigger) != (row.body, row.trigger_config)
     if draft.state in LIVE and is_changed:
@@ -133,7 +135,7 @@ async def change(
     return changed, warnings
 
 
-async def _judge(
+async def _body_and_findings(
     process: Process,
     db: Handle,
     workspace_id: str,
@@ -142,8 +144,9 @@ async def _judge(
     *,
     run_cases: RunCases,
 ) -> tuple[str, list[Finding]]:
-    """The body as it will be stored, and the findings that are in nothing's way. Raises Problem
-    `invalid` for what cannot be saved, `not_activatable` for what cannot run; Heavy."""
+    """The body as it will be stored, and what is found in it: all of it in a DRAFT, nothing in what
+    is ARCHIVED, else the warnings. Raises Problem `invalid` for what cannot be saved,
+    `not_activatable` for what cannot run; Heavy."""
     sealed, unkept = _sealed(process, workspace_id, row, draft)
     wrong, body = [*draft.wrong, *unkept], _written(sealed)
     opened = credentials.opened(process.vault, workspace_id, row.id, document.parse(body.encode()))

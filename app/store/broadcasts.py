@@ -102,7 +102,8 @@ async def insert(db: Handle, *, workspace_id: str, id: str, written: Written) ->
 async def update(
     db: Handle, *, workspace_id: str, id: str, written: Written, reason_code: str | None
 ) -> Broadcast:
-    """Make it a draft again: what is changed was not looked at by whoever scheduled it."""
+    """Make it a draft again: what is changed was not looked at by whoever scheduled it. It says
+    `reason_code` of itself from now on, in place of what it said."""
     return await db.returning_as(
         Broadcast,
         f"""
@@ -189,7 +190,7 @@ async def page(
 
 CLAUSES = {
     "state": "state = :state",
-    "name": "name = :name",
+    "name": "name = :name",  # without an index: a name that is not there reads all of a workspace
     "created_after": "created_at > :created_after",
     "created_before": "created_at < :created_before",
     "updated_after": "updated_at > :updated_after",
