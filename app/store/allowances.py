@@ -1,9 +1,11 @@
 """The workspaces in which the messages of new ones are counted, on a sharded database.
 
 One person has one allowance for all of theirs, which is counted in the oldest of them, wherever
-that lies. To find it all shards are asked, so a process keeps it for a while: nobody founds an
-older one. It is as exact as before: one that is closed, or has got a limit of its own, is not kept.
-Who becomes an owner of an older one meanwhile draws on the allowance that they had until then.
+that lies. To find it all shards are asked, so a process keeps it for a while, and asks that one
+workspace with each message whether it still counts: it is open, has no limit of its own, and one of
+these people is still its owner. What else happens is seen once the while is over: one of them
+becomes an owner of an older workspace, or the limit of an older one of theirs is taken away. Until
+then the day goes on to be counted where it was.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ class Allowances:
     async def of(self, db: Handle, owners: Sequence[str], *, workspace_id: str) -> str | None:
         """The oldest workspace of these owners, of those that have no limit of their own. This one
         of theirs, which is open, has none."""
+        if not owners:
+            return None
         key = tuple(sorted(owners))
         kept, until = self._kept.get(key, ("", 0.0))
         if time.monotonic() < until:
@@ -37,8 +41,12 @@ class Allowances:
                 """
                 SELECT id FROM workspaces
                 WHERE id = :workspace_id AND daily_limit IS NULL AND deleted_at IS NULL
+                  AND EXISTS (SELECT 1 FROM memberships p
+                              WHERE p.workspace_id = :workspace_id AND p.role = 'owner'
+                                AND p.user_id = ANY(:owners))
                 """,
                 workspace_id=kept,
+                owners=list(key),
             )
             if counts:
                 return kept

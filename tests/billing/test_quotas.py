@@ -20,7 +20,8 @@ from app.audience.upserts import Entry
 from app.audience.workspace_context import WorkspaceContext
 from app.billing import quotas
 from app.config.plans import PLANS
-from app.database.db import Database, new_id
+from app.database.db import Database, Handle, new_id
+from app.database.handle import ConnectedHandle
 from app.messages import delivery, providers
 from app.messages.create import Order
 from app.messages.create import create as create_message
@@ -412,6 +413,29 @@ async def newcomers(process: Process, client: httpx2.AsyncClient) -> AsyncIterat
         made = Newcomers(live, provider, replace(person, client=own))
         await made.set("workspaces", plan="starter")
         yield made
+
+
+async def test_a_process_looks_once_in_a_while_where_a_new_workspace_s_messages_are_counted(
+    newcomers: Newcomers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a sharded database all shards are asked for that."""
+    await newcomers.set("memberships", role="owner")
+    process, whose, looks = newcomers.process, newcomers.person.workspace_id, 0
+    fetch_value = Handle.fetch_value
+
+    async def counting(self: Handle, sql: str, /, **values: object) -> object:
+        nonlocal looks
+        looks += "JOIN workspaces" in sql
+        return await fetch_value(self, sql, **values)
+
+    monkeypatch.setattr(Handle, "fetch_value", counting)
+    monkeypatch.setattr(ConnectedHandle, "is_sharded", True)
+    for _ in range(3):
+        async with process.database.read() as db:
+            judged = await quotas._judged(process, db, whose)
+        assert judged is not None
+        assert judged.allowance_of == whose
+    assert looks == 1
 
 
 async def test_nothing_reaches_outsiders_before_an_owner_verified_their_address(

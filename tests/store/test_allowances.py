@@ -57,6 +57,36 @@ async def test_what_is_kept_is_no_longer_once_nothing_may_be_counted_there(
     assert await asked(database, kept, OLIVIA) == NEW
 
 
+@pytest.mark.parametrize(
+    "left",
+    [
+        "DELETE FROM memberships WHERE workspace_id = :id",
+        "UPDATE memberships SET role = 'admin' WHERE workspace_id = :id",
+        "UPDATE memberships SET user_id = 'usr_oscar' WHERE workspace_id = :id",
+    ],
+)
+async def test_who_has_left_what_is_kept_spends_nothing_of_those_who_own_it_now(
+    database: Database, left: str
+) -> None:
+    await founded(database)
+    kept = Allowances()
+    assert await asked(database, kept, OLIVIA) == OLD
+    await change(database, left, OLD)
+    assert await asked(database, kept, OLIVIA) == NEW
+
+
+async def test_an_older_one_that_counts_again_is_found_once_all_are_asked_again(
+    database: Database,
+) -> None:
+    await founded(database)
+    kept = Allowances()
+    await change(database, "UPDATE workspaces SET daily_limit = 7 WHERE id = :id", OLD)
+    assert await asked(database, kept, OLIVIA) == NEW
+    await change(database, "UPDATE workspaces SET daily_limit = NULL WHERE id = :id", OLD)
+    assert await asked(database, kept, OLIVIA) == NEW
+    assert await asked(database, Allowances(), OLIVIA) == OLD
+
+
 async def test_all_shards_are_asked_once_in_a_while(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,7 +96,7 @@ async def test_all_shards_are_asked_once_in_a_while(
 
     async def counting(self: Handle, sql: str, /, **values: object) -> object:
         nonlocal looks
-        looks += "memberships" in sql
+        looks += "JOIN workspaces" in sql
         return await fetch_value(self, sql, **values)
 
     monkeypatch.setattr(Handle, "fetch_value", counting)
@@ -76,4 +106,6 @@ async def test_all_shards_are_asked_once_in_a_while(
     monkeypatch.setattr(allowances, "KEPT_SECONDS", -1.0)
     for _ in range(2):
         assert await asked(database, kept, OSCAR) == OLDEST
+    assert looks == 3
+    assert await asked(database, kept) is None  # nobody's: there is nothing to look for
     assert looks == 3
