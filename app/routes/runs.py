@@ -16,7 +16,7 @@ from app.routes import automations, workflows
 from app.routes.definitions import DefinitionKind
 from app.routes.ids import AutomationId, ContactId, MessageId, RunId, WorkflowId
 from app.runs import run_control
-from app.runtime.compute import Job
+from app.runtime.compute import Job, Unfinished
 from app.store import definitions, messages, run_steps, runs
 from app.web import paging, reply
 from app.web.body import Shape
@@ -27,7 +27,6 @@ from app.web.schemas import referring
 
 OWNER = {"graph": "automationId", "steps": "workflowId"}
 LARGE = 16 * 1024  # bytes of a trigger's body that is not read on the event loop
-SECONDS = 2.0  # of CPU time
 
 
 Status: TypeAlias = Literal["QUEUED", "RUNNING", "WAITING", "COMPLETED", "FAILED", "CANCELLED"]
@@ -139,7 +138,8 @@ async def index(call: Call) -> Response:
 async def show(call: Call) -> Response:
     """Every step with its reasons, the operands of its decisions, and the current status of each
     message."""
-    return reply.ok(await _resource(call))
+    row = await _found(call)
+    return reply.ok(await _resource(call, row, _trigger(call, row)))
 
 
 async def cancel(call: Call) -> Response:
@@ -147,7 +147,8 @@ async def cancel(call: Call) -> Response:
     arrive."""
     row = await _found(call)
     await run_control.cancel(call.process, call.db, call.member.workspace_id, row)
-    cancelled = await _resource(call)
+    # Who cancels waits for nothing that is to be computed, and is never refused for it.
+    cancelled = await _resource(call, await _found(call), _trigger_at_once(row))
     if row.finished_at is None:
         after = {"status": cancelled["status"]}
         await call.note("run.cancelled", row.id, {"status": row.status}, after)
@@ -231,8 +232,27 @@ def _receipt(run_id: str, contact_id: str) -> Response:
     return reply.accepted({"runId": run_id, "contactId": contact_id})
 
 
-async def _resource(call: Call) -> dict[str, Any]:
-    row = await _found(call)
+def _trigger(call: Call, row: runs.WholeRun) -> str:
+    """The trigger's body as JSON is written; as it came if that takes too long. Raises Heavy."""
+    body = bytes(row.body)
+    job = Job(call.member.workspace_id, document.rewritten, (body,), same=lambda: [row.id])
+    try:
+        return call.process.compute.here(job, large=len(body) > LARGE)
+    except Unfinished:
+        return _as_it_came(body)
+
+
+def _trigger_at_once(row: runs.WholeRun) -> str:
+    body = bytes(row.body)
+    return _as_it_came(body) if len(body) > LARGE else document.rewritten(body)
+
+
+def _as_it_came(body: bytes) -> str:
+    """JSON, for it was read when it was accepted."""
+    return body.decode().removeprefix("\ufeff")  # as document.parse does
+
+
+async def _resource(call: Call, row: runs.WholeRun, trigger: str) -> dict[str, Any]:
     of = {"workspace_id": call.member.workspace_id, "run_id": row.id}
     steps = await run_steps.of_run(call.db, **of)
     sends = any(step.kind == "send_message" for step in steps)
@@ -244,9 +264,6 @@ async def _resource(call: Call) -> dict[str, Any]:
         message = None if one is None else Sent.of(one, reason=reason(one))
         output = None if step.output is None else document.as_written(step.output)
         shown.append(RunStep.of(step, reason=reason(step), output=output, message=message))
-    body = bytes(row.body)
-    job = Job(call.member.workspace_id, document.rewritten, (body,), SECONDS, same=lambda: [row.id])
-    trigger = call.process.compute.here(job, large=len(body) > LARGE)
     return {
         **summary(row),
         "trigger": document.as_written(trigger),

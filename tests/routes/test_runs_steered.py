@@ -13,6 +13,8 @@ from app.messages import composing, delivery
 from app.process import Process
 from app.providers.base import Message, Receipt, SendError
 from app.runs import runner
+from app.runtime import compute
+from app.runtime.compute import Compute, Job
 from app.store import held_messages, jobs
 from tests.cast import SEND_HELLO, Cast, hook, settle
 from tests.messages.test_delivery import accepts, with_provider
@@ -127,6 +129,29 @@ async def test_a_waiting_run_is_cancelled_and_again(cast: Cast, process: Process
     await later(process, "run", 7_200)
     await settle(process)
     assert await statuses(cast, receipt) == [("rest", 1, "CANCELLED")]
+
+
+async def test_a_run_with_a_long_body_is_cancelled_whatever_waits_to_be_computed(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever cancels a campaign does it while its messages fill the queue."""
+    receipt = await started(cast, WAIT, data={"all": [1.5] * 20_000})
+    await settle(process)
+    shown = await run_of(cast, receipt)
+    monkeypatch.setattr(Compute, "_serve", lambda _: asyncio.sleep(600))
+    job = Job(cast.ed.workspace_id, abs, (1,), compute.WAITING_SECONDS / 2)
+    waiting = [asyncio.create_task(process.compute.apart(job)) for _ in range(2)]
+    try:
+        refused = await cast.vic.get(f"/runs/{receipt['runId']}")
+        cancelled = await cast.ed.post(f"/runs/{receipt['runId']}/cancel")
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+    assert refused.status_code == 429
+    assert cancelled.status_code == 200, cancelled.text
+    assert cancelled.json()["status"] == "CANCELLED"
+    assert cancelled.json()["trigger"] == shown["trigger"]
 
 
 async def test_a_run_that_has_ended_is_not_cancelled(cast: Cast, process: Process) -> None:
