@@ -139,13 +139,16 @@ async def test_a_message_is_rendered_sent_and_recorded(process: Process, acme: s
     assert await run_status(process, acme, run_id) == "COMPLETED"
 
 
+STYLED = "<style>p { color: red }" + ".a { color: blue }" * 50 + "</style>"
+
+
 @pytest.mark.parametrize("paragraphs", [3, 300])
 async def test_style_sheets_that_take_long_are_written_into_elements_beside_the_loop(
     process: Process, acme: str, paragraphs: int
 ) -> None:
     """Thirty milliseconds for each mail would hold up all who share the worker."""
     process, provider = with_provider(process, accepts)
-    markup = "<style>p { color: red }</style>" + "<p>Tea</p>" * paragraphs
+    markup = STYLED + "<p>Tea</p>" * paragraphs
     content = {"subject": "Tea", "html": markup}
     await start(process, acme, {**SEND_HELLO, "content": content})
     await settle(process)

@@ -136,11 +136,12 @@ def test_no_html_is_finished_on_the_loop_for_long(count: int, footer: Footer | N
 
 
 def test_what_takes_longer_is_finished_with_its_style_sheets() -> None:
-    markup = "<style>p{color:red}</style>" + "<p>Hi</p>" * 300
+    rules = "".join(f".a{number}{{color:red}}" for number in range(50))
+    markup = f"<style>p{{color:red}}{rules}</style>" + "<p>Hi</p>" * 300
     facts = dict.fromkeys(("contact", "workspace", "trigger", "run", "steps", "now"))
     made = footers.finish("email", {"subject": "s", "html": markup}, facts, None)
     assert (made.message.parts["html"], made.styled) == (markup, inlined(markup))
-    few = {"subject": "s", "html": markup[:60]}
+    few = {"subject": "s", "html": markup[:900]}
     assert footers.finish("email", few, facts, None).styled is None
     assert footers.finish("sms", {"text": markup}, facts, None).styled is None
 
