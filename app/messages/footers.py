@@ -75,7 +75,8 @@ def render(
 @dataclass(frozen=True, slots=True)
 class Finished:
     """A message as it leaves; `styled` is its HTML with the style sheets in the elements, where
-    that takes too long for an event loop. Otherwise whoever sends it does that."""
+    that was done already or takes too long for an event loop. Otherwise whoever sends it does
+    that."""
 
     message: Message
     styled: str | None = None
@@ -85,19 +86,43 @@ def finish(
     channel: str, content: Mapping[str, Json], facts: Facts, footer: Footer | None
 ) -> Finished:
     """Render the message. Raises PartError."""
-    made = render(channel, content, facts, footer)
-    markup = made.parts.get("html", "") if channel == "email" else ""
+    made = contents.render(channel, content, facts)
+    written: str | None = None
+    if footer is not None:
+        parts, written = _added(channel, made.parts, footer)
+        made = Message(parts, made.missing)
+    if written is None and channel == "email":
+        written = styled(made.parts.get("html", ""))
+    return Finished(made, written)
+
+
+def styled(markup: str) -> str | None:
+    """The HTML with its style sheets in the elements, where that takes too long for an event loop;
+    as it is, where no time is left for it."""
     taken = work(markup)
     if taken <= MOST_INLINED or is_too_large(markup):
-        return Finished(made)
+        return None
     effort.yield_beyond(MOST_INLINED, taken)
-    return Finished(made, inlined(replace_unstorable(markup)))
+    return _inlined(replace_unstorable(markup))
+
+
+def _inlined(markup: str) -> str:
+    """One inlining cannot be interrupted; before the next the time is looked at."""
+    return markup if effort.is_exhausted() else inlined(markup)
 
 
 def added(channel: str, parts: Mapping[str, str], footer: Footer) -> dict[str, str]:
     """The rendered parts, each of which shows the way out. Raises PartError. WhatsApp's messages
     are left as they are: its marketing templates have an opt-out of their own."""
+    return _added(channel, parts, footer)[0]
+
+
+def _added(
+    channel: str, parts: Mapping[str, str], footer: Footer
+) -> tuple[dict[str, str], str | None]:
+    """The parts, and the HTML with its style sheets in the elements if it was judged by that."""
     shown = dict(parts)
+    written: str | None = None
     if channel == "sms":
         # The line at its end is all of GSM 7-bit: it makes no message longer than by itself.
         text = shown.get("text", "")
@@ -109,7 +134,7 @@ def added(channel: str, parts: Mapping[str, str], footer: Footer) -> dict[str, s
             shown["text"] = text if has_way else _closed(text, f"Opt out: {footer.url}")
     if channel == "email":
         if shown.get("html"):
-            shown["html"] = _html(shown["html"], footer)
+            shown["html"], written = _html(shown["html"], footer)
         text = shown.get("text", "")
         lacking = _judged(_has(text, footer.url), text, footer)
         if lacking:
@@ -119,7 +144,7 @@ def added(channel: str, parts: Mapping[str, str], footer: Footer) -> dict[str, s
             block = "\n".join(lines)
             text = f"{text.rstrip()}\n\n---\n{block}\n".lstrip("\n")
         shown["text"] = text
-    return shown
+    return shown, written
 
 
 ADDED = (
@@ -176,13 +201,14 @@ _END_OF_BODY = re.compile(r"</body\s*+>", re.IGNORECASE)
 _DOCTYPE = re.compile(r"\s*+(?:<!doctype[^<>]*+>)?", re.IGNORECASE)
 
 
-def _html(markup: str, footer: Footer) -> str:
+def _html(markup: str, footer: Footer) -> tuple[str, str | None]:
     """The document, with what it does not show of the footer where that can be seen: before the
-    end of the body, else at the end, else, below something that is never closed, at the top."""
+    end of the body, else at the end, else, below something that is never closed, at the top. And
+    the same with its style sheets in the elements, if it was judged by that."""
     effort.yield_beyond(LONGEST_HTML, len(markup))
-    lacking = _lacking(markup, footer)
+    lacking, written = _lacking(markup, footer)
     if not lacking:
-        return markup
+        return markup, written
     lines = [html.escape(line) for line in _sender(footer, lacking)]
     if "link" in lacking:
         lines.append(_LINK.format(url=html.escape(footer.url)))
@@ -191,8 +217,9 @@ def _html(markup: str, footer: Footer) -> str:
     begins = _BODY.search(markup) or _DOCTYPE.match(markup)
     for at in (*ends, len(markup), begins.end() if begins else 0):
         closed = markup[:at] + block + markup[at:]
-        if not _lacking(closed, footer, unjudged=True):
-            return closed
+        still_lacking, written = _lacking(closed, footer, unjudged=True)
+        if not still_lacking:
+            return closed, written
     raise PartError("html", HIDDEN)
 
 
@@ -202,18 +229,22 @@ HIDDEN = (
 )
 
 
-def _lacking(markup: str, footer: Footer, *, unjudged: bool = False) -> Lacking:
-    """The parts of the footer that cannot be seen; `unjudged`: in a document whose style sheets are
-    too large to be written into its elements, by what these say. Otherwise such a one lacks
-    everything."""
+def _lacking(markup: str, footer: Footer, *, unjudged: bool = False) -> tuple[Lacking, str | None]:
+    """The parts of the footer that cannot be seen, and the document with its style sheets in the
+    elements, if that was tried; `unjudged`: of a document for which that is too much, by what its
+    style sheets say. Otherwise such a one lacks everything."""
+    unseen = _unseen(markup, footer)
+    taken = work(markup)
+    if not taken or unseen == EMPTY:
+        return unseen, None
     if is_too_large(markup):
-        return _unseen(markup, footer) if unjudged else EMPTY
-    effort.yield_beyond(MOST_INLINED, work(markup))
-    styled = inlined(markup)
-    if styled is markup and work(markup):  # it could not be done after all
-        return _unseen(markup, footer) if unjudged else EMPTY
-    lacking = _unseen(styled, footer)
-    return lacking if styled is markup else lacking | _unseen(markup, footer)
+        return (unseen if unjudged else EMPTY), None
+    effort.yield_beyond(MOST_INLINED, taken)
+    storable = replace_unstorable(markup)
+    written = _inlined(storable)
+    if written is storable:  # it could not be done after all
+        return (unseen if unjudged else EMPTY), written
+    return unseen | _unseen(written, footer), written
 
 
 def _unseen(markup: str, footer: Footer) -> Lacking:

@@ -10,6 +10,7 @@ import pytest
 
 from app.machine import effort
 from app.machine.content import PartError
+from app.machine.program import Facts
 from app.machine.visible import shows_link
 from app.messages import footers
 from app.messages.footers import STOP_LINE, Footer, added
@@ -127,23 +128,70 @@ def test_no_html_is_finished_on_the_loop_for_long(count: int, footer: Footer | N
     opened = "".join(f"<b a={number}>" for number in range(count))
     markup = f"<style>p{{color:red}}</style><p>{opened}{'<p>x' * count}"
     content = {"subject": "s", "html": markup}
-    facts = dict.fromkeys(("contact", "workspace", "trigger", "run", "steps", "now"))
     began = time.thread_time()
     with contextlib.suppress(effort.Exceeded):
-        made = effort.attempt(0.005, lambda: footers.finish("email", content, facts, footer))
-        assert made.styled is None  # who sends it has little to do
+        made = effort.attempt(0.005, lambda: footers.finish("email", content, NO_FACTS, footer))
+        assert footer or made.styled is None  # who sends it has little to do
     assert time.thread_time() - began < 0.05
 
 
+NO_FACTS: Facts = dict.fromkeys(("contact", "workspace", "trigger", "run", "steps", "now"))
+RULES = "".join(f".a{number}{{color:red}}" for number in range(50))
+
+
 def test_what_takes_longer_is_finished_with_its_style_sheets() -> None:
-    rules = "".join(f".a{number}{{color:red}}" for number in range(50))
-    markup = f"<style>p{{color:red}}{rules}</style>" + "<p>Hi</p>" * 300
-    facts = dict.fromkeys(("contact", "workspace", "trigger", "run", "steps", "now"))
-    made = footers.finish("email", {"subject": "s", "html": markup}, facts, None)
+    markup = f"<style>p{{color:red}}{RULES}</style>" + "<p>Hi</p>" * 300
+    made = footers.finish("email", {"subject": "s", "html": markup}, NO_FACTS, None)
     assert (made.message.parts["html"], made.styled) == (markup, inlined(markup))
     few = {"subject": "s", "html": markup[:900]}
-    assert footers.finish("email", few, facts, None).styled is None
-    assert footers.finish("sms", {"text": markup}, facts, None).styled is None
+    assert footers.finish("email", few, NO_FACTS, None).styled is None
+    assert footers.finish("sms", {"text": markup}, NO_FACTS, None).styled is None
+
+
+@pytest.mark.parametrize("shown", ["", f"<p>{ADDRESS} {LINK}</p>"])
+def test_the_style_sheets_of_marketing_are_written_into_its_elements_once(
+    shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once to see what the mail shows, once with the footer, and once more for who sends it was
+    three times for each recipient."""
+    done: list[str] = []
+
+    def noted(markup: str) -> str:
+        done.append(markup)
+        return inlined(markup)
+
+    monkeypatch.setattr(footers, "inlined", noted)
+    markup = f"<style>p{{color:red}}{RULES}</style><p>Hi</p>{shown}"
+    for more in ("", "<p>Hi</p>" * 300):
+        done.clear()
+        content = {"subject": "s", "html": markup + more}
+        made = footers.finish("email", content, NO_FACTS, FOOTER)
+        assert done == [made.message.parts["html"]]
+        assert made.styled == inlined(done[0])
+
+
+def test_marketing_whose_style_sheets_would_take_too_long_leaves_as_it_was_written() -> None:
+    """Twelve kilobytes would be inlined for longer than a job may take, and the message would have
+    failed for it."""
+    opened = "".join(f"<b a={number}>" for number in range(700))
+    markup = f"<style>p{{color:red}}</style><p>{opened}{'<p>x' * 1_200}"
+    assert len(markup) < 13_000
+    content = {"subject": "s", "html": markup}
+    began = time.thread_time()
+    with effort.limited(0.5):
+        made = footers.finish("email", content, NO_FACTS, FOOTER)
+    assert time.thread_time() - began < 0.5
+    assert made.styled is None
+    assert inlined(made.message.parts["html"]) == made.message.parts["html"]
+    assert shows_link(made.message.parts["html"], URL)
+
+
+def test_once_the_time_of_a_job_is_used_up_a_mail_leaves_as_it_was_written() -> None:
+    markup = f"<style>p{{color:red}}{RULES}</style>" + "<p>Hi</p>" * 300
+    with effort.limited(0.0):
+        assert footers.styled(markup) == markup
+        assert shows_link(html(markup), URL)
+    assert footers.styled(markup) == inlined(markup)
 
 
 # Opened anew in each paragraph after their own: with its style sheets written into its elements
