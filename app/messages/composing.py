@@ -141,7 +141,7 @@ async def _compose(
     else:
         known = await facts.of_run(db, found.run, contact, facts.steps_of(found.run))
     roots = footers.with_links(known, url)
-    recorded = await _recorded(db, row) if again else None
+    recorded = await _recorded(process, db, row) if again else None
     sender = {} if recorded else _sender(process, row, channel)
     rendered = recorded or _rendered(
         process, row, content, roots, url, takes_replies=_takes_replies(channel, to)
@@ -297,13 +297,20 @@ def _source(process: Process, row: HeldMessage) -> Json:
     return document.parse(process.vault.decrypt(SEALED, row.sealed, row.workspace_id, row.id))
 
 
-async def _recorded(db: Handle, row: HeldMessage) -> Rendered | None:
+async def _recorded(process: Process, db: Handle, row: HeldMessage) -> Rendered | None:
     """None for mail about accounts, of which no more than a part is recorded: it is rendered from
-    nothing that changes."""
+    nothing that changes. Raises Heavy."""
     if row.account_mail is not None:
         return None
     content = await messages.intended(db, workspace_id=row.workspace_id, id=row.id)
-    return Rendered(document.parse(content.encode()), missing(row.events)) if content else None
+    if not content:
+        return None
+    parts = document.parse(content.encode())
+    styled: str | None = None
+    if row.channel == "email":
+        job = Job(row.workspace_id, footers.styled, (parts.get("html") or "",))
+        styled = process.compute.here(job)
+    return Rendered(parts, missing(row.events), styled)
 
 
 def kept(row: HeldMessage, content: Mapping[str, str | None]) -> Mapping[str, str | None]:

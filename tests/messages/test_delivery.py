@@ -404,6 +404,32 @@ async def test_a_send_whose_worker_died_is_unknown(process: Process, acme: str) 
     assert await run_status(process, acme, run_id) == "COMPLETED"
 
 
+async def test_a_mail_that_is_asked_about_has_its_style_sheets_in_its_elements_as_well(
+    process: Process, acme: str
+) -> None:
+    """Whoever asked did it on the loop that all share, for each message of a lost worker."""
+    process, provider = with_provider(process, accepts)
+    provider.account = "the same"
+    provider.capabilities = Capabilities(idempotency_key_ttl_seconds=86_400, callbacks=False)
+    markup = STYLED + "<p>Tea</p>" * 300
+    content = {"subject": "Tea", "html": markup}
+    await start(process, acme, {**SEND_HELLO, "content": content})
+    [run] = await process.claim("run", [], 10)
+    await runner.move(process, run)
+    [claimed] = await process.claim("message", [], 10)
+    first = await process.compute.within(
+        lambda: process.batches.run(delivery.intend_alone, process, claimed)
+    )
+    assert isinstance(first, delivery.Sending)
+    await later(process, "message", 60)
+    await settle(process)
+    [message] = provider.given
+    assert (message.content, message.styled) == (first.message.content, first.message.styled)
+    assert message.styled == styling.inlined(markup)
+    [attempt] = await attempts(process, acme)
+    assert [event["status"] for event in attempt.events] == ["SENDING", "SENDING", "SENT"]
+
+
 async def test_what_was_given_back_is_not_intended_by_the_batch_that_it_still_stood_in(
     process: Process, acme: str
 ) -> None:
