@@ -94,6 +94,7 @@ def test_an_address_to_reply_to_is_one_unless_liquid_makes_it(address: str) -> N
     assert read("email", raw)[1] == findings
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("address", ["(a)" * 20_000 + "a@x.test", "a." * 30_000 + "a@x.test"])
 def test_an_address_that_is_too_long_is_found_at_once(address: str) -> None:
     """Reading 6,000 characters of comments takes two thirds of a second, and twice as many four

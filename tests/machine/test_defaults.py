@@ -10,6 +10,7 @@ import pytest
 from app.machine import defaults
 
 
+@pytest.mark.alone
 def test_more_values_than_a_contact_gets_are_found_at_once_however_deep_they_stand() -> None:
     """All of them were collected first, each handed up by every level above it: a fifth of a second
     for 25,000."""

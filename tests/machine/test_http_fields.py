@@ -47,6 +47,7 @@ def test_a_field_value_holds_no_control_characters(value: str, is_sendable: bool
 MARKS = "\u0301" * 2_000 + "\u0323" * 2_000
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("url", "host"),
     [

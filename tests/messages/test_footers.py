@@ -107,6 +107,7 @@ WORST = (
 )
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("piece", WORST)
 @pytest.mark.parametrize("styles", ["", "p{a:b}" * 60, "*{a:b}" * 500])
 def test_no_html_is_judged_on_the_loop_for_long(piece: str, styles: str) -> None:
@@ -120,6 +121,7 @@ def test_no_html_is_judged_on_the_loop_for_long(piece: str, styles: str) -> None
     assert time.thread_time() - began < 0.05
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("footer", [None, FOOTER])
 @pytest.mark.parametrize("count", [10, 40, 200, 900])
 def test_no_html_is_finished_on_the_loop_for_long(count: int, footer: Footer | None) -> None:
@@ -170,6 +172,7 @@ def test_the_style_sheets_of_marketing_are_written_into_its_elements_once(
         assert made.styled == inlined(done[0])
 
 
+@pytest.mark.alone
 def test_marketing_whose_style_sheets_would_take_too_long_leaves_as_it_was_written() -> None:
     """Twelve kilobytes would be inlined for longer than a job may take, and the message would have
     failed for it."""

@@ -170,6 +170,7 @@ async def test_who_may_not_change_contacts_gets_no_token_by_itself_either(
             assert (text == hidden) is (person is cast.vic), text
 
 
+@pytest.mark.alone
 def test_a_long_text_is_looked_through_at_once() -> None:
     words = "<p style='color: red'>Hello</p>\n" * 30_000
     for text in (words, "d3Nf " * 200_000, ("a" * 60 + "d3Nf ") * 15_000):

@@ -562,6 +562,7 @@ def test_parsed_templates_are_bounded_by_what_they_weigh() -> None:
     assert len(template._kept) < 10
 
 
+@pytest.mark.alone
 def test_what_was_too_long_to_parse_on_the_loop_is_known() -> None:
     source = "{% case 1 %}{% when " + "7," * 9_000 + "1 %}{% endcase %}"
     with pytest.raises(effort.Exceeded):

@@ -143,6 +143,7 @@ def test_what_is_wrong_is_said_where_it_is(value: dict[str, Any], errors: list[A
     assert refused(value) == errors
 
 
+@pytest.mark.alone
 def test_what_cannot_be_kept_is_found_as_fast_however_deep_it_stands() -> None:
     """Or a body of 120 KB, which anybody may send, would take a fifth of a second."""
     deep: Any = ["a"] * 25_000 + ["\0"] * 200
@@ -155,6 +156,7 @@ def test_what_cannot_be_kept_is_found_as_fast_however_deep_it_stands() -> None:
     assert [pointer for pointer, _ in errors] == [f"{within}/{25_000 + n}" for n in range(100)]
 
 
+@pytest.mark.alone
 def test_of_a_part_that_is_judged_by_itself_the_first_errors_are_said() -> None:
     """Five hundred parts of a body with sixty unknown names each took a second of a process."""
     began = thread_time()
