@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.audience.segments import stored
 from app.broadcasts import audience as audiences
 from app.machine.fields import YEAR
 from app.process import Process
@@ -374,11 +375,10 @@ async def test_a_filter_is_not_read_for_what_does_not_stand_in_its_text(
     other = await template(cast, name="Other")
     topic = await cast.ed.made("/topics", {"name": "News", "channels": ["email"]})
     segment = await cast.ed.made("/segments", {"name": "Gold", "filter": VIP})
-    read = audiences.segments.stored
 
     def unread(text: str) -> Any:
         assert "unread" not in text
-        return read(text)
+        return stored(text)
 
     monkeypatch.setattr("app.audience.segments.stored", unread)
     assert await cast.vic.read(f"/templates/{other}/uses") == {"usedBy": []}
