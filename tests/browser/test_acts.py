@@ -491,6 +491,12 @@ def test_the_pages_of_a_request_a_run_and_an_event_keep_the_digits_of_their_numb
     event = service.api.post(path, content=body, headers=headers).json()["id"]
     opened(page, service, f"/events/{event}")
     expect(page.locator(".value")).to_have_text("83.40")
+    body = f'{{"email": "{secrets.token_hex(4)}@example.com", "metadata": {{"price": 83.0}}}}'
+    contact = service.api.post("/contacts", content=body, headers=headers).json()["id"]
+    opened(page, service, f"/contacts/{contact}")
+    expect(page.locator(".facts")).to_contain_text("83.0")
+    page.get_by_role("button", name="Edit").click()
+    expect(page.get_by_label("Custom fields")).to_have_value("price = 83.0")
 
 
 def test_a_flow_is_paused_activated_started_by_hand_and_archived_for_good(
