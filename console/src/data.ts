@@ -181,7 +181,7 @@ export function useListed<T>(
       if (asked !== list.current) return
       first.set(before) // it goes on where that one ended, and not a page that was read meanwhile
       setAppended({ to: before, rows: [...(later?.rows ?? []), ...page.data], next: page.nextCursor })
-      if (keys.length) note(place, ++pages.current.count)
+      if (keys.length) note(place, Math.max(noted(place), ++pages.current.count))
       setProblem(null)
     } catch (error) {
       if (asked !== list.current) return

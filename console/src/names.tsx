@@ -43,6 +43,7 @@ export function merged<T extends { createdAt: string }>(one: Listed<T>, other: L
             await Promise.all(both.map(list => list.more?.()))
           }
         : null,
+    isCut: both.some(list => list.isCut && list.more),
     reload: async () => {
       await Promise.all(both.map(list => list.reload()))
     },

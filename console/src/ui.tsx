@@ -280,7 +280,7 @@ export function Table<T extends object>({
 export const ShowMore = ({ of }: { of: Pick<Listed<unknown>, 'more' | 'busy' | 'isCut'> }) =>
   of.more && (
     <p>
-      {of.isCut && 'Of what you had seen of this list, the first ten pages are shown again. '}
+      {of.isCut && 'You had opened more of this list: Show more goes on. '}
       <Button disabled={of.busy} onClick={() => void of.more?.()}>
         Show more
       </Button>

@@ -36,6 +36,13 @@ test('it goes back only as far as both are known, and reads on in both', async (
   deepEqual(read, ['one', 'other'])
 })
 
+test('it says that more of it had been opened, of whichever of the two that is', () => {
+  const cut = { ...listed(['09', '06'], true), isCut: true }
+  equal(merged(cut, listed(['08'], false)).isCut, true)
+  equal(merged(listed(['08'], true), cut).isCut, true)
+  equal(merged(listed(['08'], true), listed(['07'], true)).isCut, false)
+})
+
 test('a name is compared as it can be read', () => {
   equal(plain(' Ada\u200b  \u202eLovelace\u3164 '), 'Ada Lovelace')
   equal(plain('Zoe\u0308'), 'Zo\u00eb')

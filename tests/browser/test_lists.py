@@ -168,7 +168,7 @@ def test_whoever_comes_back_to_a_long_list_gets_ten_pages_of_it(
     page.route("**/settings/api-keys?*", turned)
     page.set_viewport_size(SMALL)
     opened(page, service, "/settings/keys")
-    listed, cut = page.locator("tbody tr"), page.get_by_text("the first ten pages are shown again")
+    listed, cut = page.locator("tbody tr"), page.get_by_text("You had opened more of this list")
     for count in range(1, 12):
         expect(listed).to_have_count(count)
         page.get_by_role("button", name="Show more").click()
@@ -177,13 +177,21 @@ def test_whoever_comes_back_to_a_long_list_gets_ten_pages_of_it(
     expect(page.locator("dialog")).to_have_count(0)  # none that nobody has opened
     expect(cut).to_have_count(0)
     page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
-    page.wait_for_function("() => history.state?.down > 0")
+    end = "scrollY + innerHeight + 1 >= document.documentElement.scrollHeight"
+    page.wait_for_function(f"() => history.state?.down === scrollY && {end}")
     opened(page, service, "/nothing")
     asked.clear()
     page.go_back()
     expect(listed).to_have_count(10)
     assert asked == list(range(10))
     expect(cut).to_have_count(1)
+    page.wait_for_function(f"() => scrollY > 0 && {end}")  # of what is there
+    page.get_by_role("button", name="Show more").click()
+    expect(listed).to_have_count(11)
+    expect(cut).to_have_count(1)  # a page is still to come
+    page.get_by_role("button", name="Show more").click()
+    expect(listed).to_have_count(12)
+    expect(cut).to_have_count(0)
     page.unroute("**/settings/api-keys?*")
     page.set_viewport_size(DESK)
 
