@@ -21,7 +21,7 @@ import {
   type Refusal,
 } from './session'
 import { explaining, Later, reaching } from './later'
-import { Button, Confirm, Link, Refused, Screen, Unread } from './ui'
+import { Button, Confirm, Link, NotAllowed, Refused, Screen, Unread } from './ui'
 import { ByLink, Forgotten, Register, SignIn, SignInForm } from './screens/sign_in'
 import { Flow, Flows, kindOf } from './screens/flows'
 import { Home } from './screens/home'
@@ -139,15 +139,7 @@ function matched(path: string, me: Schemas['Me']): preact.JSX.Element {
         return given !== ''
       })
     )
-      return !needs || can(me, needs) ? (
-        show(params)
-      ) : (
-        <Screen title="Not allowed">
-          <p class="empty">
-            Your role ({me.role}) does not allow this. An admin of the workspace can change your role.
-          </p>
-        </Screen>
-      )
+      return !needs || can(me, needs) ? show(params) : <NotAllowed />
   }
   return (
     <Screen title="Page not found">

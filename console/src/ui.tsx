@@ -4,6 +4,7 @@ import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hook
 import { REST_MS, useAct, type Act, type Listed, type Loaded } from './data'
 import { Errors, toFirst, useErrors, useRest, type Wrong } from './errors'
 import { flaw, isNumber } from './exact'
+import { useMe } from './me'
 import { href, narrow, useLocation } from './router'
 import type { Refusal } from './session'
 
@@ -87,6 +88,12 @@ export const Link = ({
   <a href={href(to)} {...rest}>
     {children}
   </a>
+)
+
+export const NotAllowed = () => (
+  <Screen title="Not allowed">
+    <p class="empty">Your role ({useMe().role}) does not allow this. An admin of the workspace can change your role.</p>
+  </Screen>
 )
 
 /** One that sends no form. */

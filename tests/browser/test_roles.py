@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from app.identity.roles import PERMISSIONS, ROLES
 from app.routes import ROUTES, SANDBOX_ROUTES
@@ -349,6 +350,25 @@ def test_a_role_sees_what_it_may_do_and_nothing_else(
     others = {*SCREENS} - {control.path for all in CONTROLS.values() for control in all}
     for path in others if role == "viewer" else ():
         went(page, path.format(**acme.ids))
+
+
+@pytest.mark.parametrize(("role", "edits"), [("editor", "Not allowed"), ("admin", "Edit Later")])
+def test_a_scheduled_broadcast_is_changed_by_those_alone_who_may_send_it(
+    stranger: Page, service: Service, acme: Acme, role: str, edits: str
+) -> None:
+    """Who may not is offered nothing that the service refuses."""
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    body = {"name": "Later", "tag": "many", "templateId": acme.ids["template"]}
+    path = f"/broadcasts/{acme.owner.made('/broadcasts', {**body, 'sendAt': tomorrow})['id']}"
+    acme.owner.made(f"{path}/schedule", None)
+    page = stranger
+    signed_in(page, service, acme.emails[role], path)
+    page.get_by_text("Who would get it now").wait_for()
+    count = 0 if role == "editor" else 1
+    expect(page.get_by_role("link", name="Edit", exact=True)).to_have_count(count)
+    expect(page.get_by_role("button", name="Delete", exact=True)).to_have_count(count)
+    went(page, f"{path}/edit")
+    page.get_by_role("heading", level=1, name=edits, exact=True).wait_for()
 
 
 def pressed(page: Page, name: str) -> None:

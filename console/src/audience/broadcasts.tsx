@@ -32,6 +32,9 @@ type Counts = Schemas['AudienceCounts']
 const LATE_MS = 5 * 60_000
 const hasPassed = (sendAt: string) => Date.parse(sendAt) < Date.now() - LATE_MS
 const STATES = ['DRAFT', 'SCHEDULED', 'SENDING', 'PAUSED', 'SENT', 'CANCELLED']
+/** What is scheduled, those alone may change who may send it. */
+export const mayChange = (may: (permission: string) => boolean, { state }: Stored) =>
+  may('broadcasts:write') && (state !== 'SCHEDULED' || may('broadcasts:send'))
 /** In the order in which the first that holds counts. */
 const REASONS: Record<keyof Counts, string> = {
   total: 'in the audience',
@@ -131,7 +134,7 @@ export function Broadcast({ id }: { id: string }) {
       actions={
         value && (
           <>
-            {isOpen && may('broadcasts:write') && (
+            {isOpen && mayChange(may, value) && (
               <Link class="button" to={`/broadcasts/${id}/edit`}>
                 Edit
               </Link>
@@ -183,7 +186,7 @@ export function Broadcast({ id }: { id: string }) {
                 <p>What has not been sent never will be. This cannot be undone.</p>
               </Confirm>
             )}
-            {neverBegan && may('broadcasts:write') && (
+            {neverBegan && mayChange(may, value) && (
               <Confirm
                 label="Delete"
                 danger

@@ -3,10 +3,11 @@ import { api, exactly, got, settled } from '../api'
 import { useAct, useDraft, useStored, type Listed } from '../data'
 import { local } from '../days'
 import { options, Tags, TAGS, useSegments, useTemplates, useTopics } from '../names'
+import { useCan } from '../me'
 import { go, useLocation } from '../router'
-import { Field, Form, Link, Screen, Section, Shown } from '../ui'
+import { Field, Form, Link, NotAllowed, Screen, Section, Shown } from '../ui'
 import { Unsaved } from '../unsaved'
-import type { Stored } from './broadcasts'
+import { mayChange, type Stored } from './broadcasts'
 import { BLANK, FilterField, FoundShown, filterOf, useFound } from './filter'
 
 const WAYS = [
@@ -30,12 +31,14 @@ const drafted = (stored: Stored | null, segmentId: string) => ({
 
 export function EditBroadcast({ id }: { id: string }) {
   const broadcast = useStored(() => exactly<Stored>(`/broadcasts/${encodeURIComponent(id)}`), [id])
+  const may = useCan()
   if (broadcast.value === null)
     return (
       <Screen title="Broadcast">
         <Shown of={broadcast}>{() => null}</Shown>
       </Screen>
     )
+  if (!mayChange(may, broadcast.value.value)) return <NotAllowed />
   return <Compose stored={broadcast.value.value} tag={broadcast.value.tag} again={broadcast.again} />
 }
 
