@@ -140,8 +140,21 @@ export function Tags() {
 
 export type Used = Schemas['NamesInUse']
 const NONE: Used = { fields: [], events: [] }
-/** What contacts have and did, by name; nothing until it is read. */
-export const useUsed = (): Used => useLoaded(() => got(api.GET('/names')), []).value ?? NONE
+const FRESH_MS = 60_000
+let known = { until: 0, read: Promise.resolve(NONE) }
+/** What contacts have and did, by name: dear to find, so a tab asks once a minute. */
+export function readUsed(): Promise<Used> {
+  if (Date.now() > known.until) {
+    known = { until: Date.now() + FRESH_MS, read: got(api.GET('/names')) }
+    known.read.catch(() => {
+      known.until = 0
+    })
+  }
+  return known.read
+}
+/** The same; nothing until it is wanted and read. */
+export const useUsed = (isWanted = true): Used =>
+  useLoaded(async () => (isWanted ? readUsed() : NONE), [isWanted]).value ?? NONE
 
 export const Names = ({ of }: { of: Used }) => (
   <>

@@ -53,7 +53,8 @@ function insertInto(box: Element, text: string) {
 export function Paths({ last }: { last: { current: Element | null } }) {
   const flows = useFlows()
   const [chosen, setChosen] = useState('')
-  const own = useUsed().fields.map(each => step('contact.metadata', each.name))
+  const [isOpen, setOpen] = useState(false)
+  const own = useUsed(isOpen).fields.map(each => step('contact.metadata', each.name))
   const hooks = (flows.rows ?? []).filter(each => each.triggerSource === 'inbound_webhook')
   const flow = hooks.find(each => each.id === chosen)
   const found = useLoaded(
@@ -72,7 +73,7 @@ export function Paths({ last }: { last: { current: Element | null } }) {
     </li>
   )
   return (
-    <details class="given">
+    <details class="given" onToggle={() => setOpen(true)}>
       <summary>Insert a value</summary>
       <p class="hint">It is inserted at the cursor.</p>
       <Field

@@ -325,7 +325,8 @@ export function Filters({
   children,
   more,
   names = [],
-}: Children & { more?: ComponentChildren; names?: readonly string[] }) {
+  opened,
+}: Children & { more?: ComponentChildren; names?: readonly string[]; opened?: () => void }) {
   const { query } = useLocation()
   const isOpen = useRef(false)
   isOpen.current ||= names.some(name => query.has(name))
@@ -333,7 +334,7 @@ export function Filters({
     <form class="filters" role="search" onSubmit={event => event.preventDefault()}>
       {children}
       {more && (
-        <details open={isOpen.current}>
+        <details open={isOpen.current} onToggle={opened}>
           <summary>More filters</summary>
           <div class="filters">{more}</div>
         </details>

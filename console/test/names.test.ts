@@ -1,8 +1,8 @@
-import './page'
-import { deepEqual, equal } from 'node:assert/strict'
+import { deepEqual, equal, rejects } from 'node:assert/strict'
 import { test } from 'node:test'
+import { answering } from './page'
 import type { Listed } from '../src/data'
-import { called, inTurn, merged, plain, unnamed } from '../src/names'
+import { called, inTurn, merged, plain, readUsed, unnamed } from '../src/names'
 
 interface Row {
   createdAt: string
@@ -78,4 +78,14 @@ test('what is refused each time keeps no place from the others', () => {
     }
   deepEqual(asked, [...ids, ...ids.slice(0, 4)])
   deepEqual(inTurn(ids.slice(0, 2), refused), ids.slice(0, 2))
+})
+
+test('the names in use are asked for once, and again where they were refused', async () => {
+  const asked = answering(
+    () => Response.json({ code: 'unavailable', detail: 'Later.' }, { status: 503 }),
+    () => Response.json({ fields: [], events: ['paid'] }),
+  )
+  await rejects(readUsed(), /Later/)
+  for (let times = 0; times < 3; times++) deepEqual((await readUsed()).events, ['paid'])
+  equal(asked.length, 2)
 })

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.conftest import HOSTILE, Service, Watch, opened, ready, went
+from tests.browser.conftest import HOSTILE, Service, Watch, loaded, opened, ready, went
 from tests.browser.test_acts import confirmed
 from tests.browser.test_screens import clean
 from tests.browser.test_stories import pressed
@@ -144,7 +144,7 @@ def test_names_in_use_are_proposed_and_a_custom_field_is_compared_as_what_it_is(
     body = {"email": f"{mark}@example.com", "metadata": {plan: "7", seats: 3, beta: True}}
     ada = service.made("/contacts", body)["id"]
     service.made(f"/contacts/{ada}/events", {"name": f"paid-{mark}"})
-    opened(page, service, "/segments/new")
+    loaded(page, service, "/segments/new")  # a tab keeps these names for a minute
     items = page.locator("fieldset.item")
     for number, field in enumerate((plan, seats, beta)):
         if number:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.conftest import Service, Watch, opened, signed_in, went
+from tests.browser.conftest import Service, Watch, loaded, opened, signed_in, went
 from tests.browser.test_acts import confirmed
 from tests.browser.test_screens import LOOKS, sideways, violations
 from tests.browser.test_stories import pressed
@@ -710,6 +710,14 @@ def test_what_contacts_have_and_did_is_proposed_where_a_flow_names_it(
     wait = {"id": "paid", "type": "wait_for", "conditions": [{"event": "x"}], "timeout": "P3D"}
     steps = [branch, {"id": "tagged", "type": "add_tag", "tag": "x"}, wait]
     trigger = {"source": "event", "name": "x"}
+    asked: list[Route] = []
+
+    def counted(route: Route) -> None:
+        asked.append(route)
+        route.fallback()
+
+    page.route("**/names", counted)
+    loaded(page, service, "/nothing")  # a tab keeps the names for a minute
     url = edited(page, service, "workflows", trigger=trigger, steps=steps)
 
     def choose(where: str, name: str, text: str) -> None:
@@ -721,6 +729,7 @@ def test_what_contacts_have_and_did_is_proposed_where_a_flow_names_it(
     choose("is-pro", "paths", f"contact.metadata.{field}")
     choose("tagged", "tags", tag)
     choose("paid", "events", event)
+    assert len(asked) == 1
     saved(page)
     found = service.read(url)
     assert found["trigger"]["name"] == event

@@ -54,7 +54,8 @@ export function Contacts() {
   const of = (name: string) => query.get(name) ?? ''
   const { fields, others } = pairs(of('fields'))
   const begun = of('fields').replace(/[^,]*$/, '')
-  const used = useUsed()
+  const [isMore, setMore] = useState(false)
+  const used = useUsed(isMore)
   const plain = {
     q: of('q').length < SHORTEST ? '' : of('q'),
     tag: of('tag'),
@@ -102,6 +103,7 @@ export function Contacts() {
       <Refused problem={act.problem} />
       <Filters
         names={['email', 'phone', 'fields', ...CHANGED]}
+        opened={() => setMore(true)}
         more={
           <>
             <Search label="Email" name="email" value={of('email')} placeholder="full address" />
