@@ -159,6 +159,15 @@ def test_names_in_use_are_proposed_and_a_custom_field_is_compared_as_what_it_is(
     as_number.get_by_label("Operator").select_option("gt")
     as_number.get_by_label("Value", exact=True).fill("2")
     as_boolean.get_by_label("Value", exact=True).select_option(label="yes")
+    another = as_boolean.get_by_label("Field name")  # it is compared as another field is, too
+    another.fill(seats)
+    as_boolean.get_by_label("Operator").select_option("gt")
+    as_boolean.get_by_label("Value", exact=True).fill("2")
+    another.fill(plan)
+    assert filter_of(page)["all"][2]["value"] == "2"
+    another.fill(beta)
+    expect(as_boolean.get_by_label("Operator")).to_have_value("eq")
+    as_boolean.get_by_label("Value", exact=True).select_option(label="yes")
     page.get_by_role("button", name="Add condition").click()
     items.nth(3).get_by_label("Condition").select_option("event")
     proposed(page, items.nth(3).get_by_label("Event name"), f"paid-{mark}")

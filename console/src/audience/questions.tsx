@@ -18,7 +18,7 @@ import {
 import { Field, step, ZONES } from '../ui'
 import { CHANNELS } from '../words'
 import { Comparison, Condition, fit, type Compared } from '../flow/conditions'
-import { textOf, type Asked, type Question } from '../flow/form'
+import { shown, textOf, type Asked, type Question } from '../flow/form'
 import { pointer, type Json } from '../flow/model'
 
 type Options = readonly (readonly [string, string])[]
@@ -89,6 +89,14 @@ const OF_TYPE: Record<string, Compared> = {
 /** How a custom field is compared whose values are of these types: of several, as anything. */
 export const comparedAs = (types: readonly string[] = []): Compared => (types.length === 1 ? OF_TYPE[types[0]!]! : {})
 
+/** The same comparison of another field, as that one is compared; its value is kept if it `isAlike`. */
+export function refitted(comparison: Json, path: string, to: Compared | undefined, isAlike: boolean): Json {
+  const op = textOf(comparison.op),
+    fits = to?.operators ?? [op],
+    by = fits.includes(op) ? op : fits[0]!
+  return { path, op: by, value: fit(by, op === 'exists' || isAlike ? comparison : {}, to) }
+}
+
 /** By path, what a contact may have answered about each topic. */
 export const answered = (topics: readonly Schemas['TopicShape'][]): Record<string, Known> =>
   Object.fromEntries(
@@ -113,22 +121,25 @@ export function Compare({
 }: Pick<Asked, 'place' | 'value' | 'set'> & { topics: Listed<Schemas['TopicShape']>; used: Used }) {
   const comparison = value as Json,
     path = textOf(comparison.path),
-    op = textOf(comparison.op),
     at = pointer([...place, 'path'])
   const known = { ...KNOWN, ...answered(topics.rows ?? []) }
   const [isTyped, setTyped] = useState(false) // while a path is, it may be that of something else on the way
   const own = isTyped ? null : ownName(path),
     isOther = isTyped || (own === null && path !== '' && !(path in known))
   /** A state is none of another field. */
-  const choose = (next: string) => {
-    const to = known[next],
-      fits = to?.operators ?? [op],
-      by = fits.includes(op) ? op : fits[0]!
-    set({
-      path: next,
-      op: by,
-      value: fit(by, op === 'exists' || to?.values === known[path]?.values ? comparison : {}, to),
-    })
+  const choose = (next: string) =>
+    set(refitted(comparison, next, known[next], known[next]?.values === known[path]?.values))
+  const typesOf = (name: string) => comparedAs(used.fields.find(each => each.name === name)?.types)
+  const rename = (name: string) => {
+    const to = typesOf(name)
+    set(
+      refitted(
+        comparison,
+        name ? step(OWN, name) : `${OWN}.`,
+        to,
+        !to.values || to.values.some(([each]) => each === shown(comparison.value)),
+      ),
+    )
   }
   return (
     <>
@@ -146,14 +157,7 @@ export function Compare({
         ]}
       />
       {own !== null && (
-        <Field
-          label="Field name"
-          value={own}
-          set={name => set({ ...comparison, path: name ? step(OWN, name) : `${OWN}.` })}
-          pointer={at}
-          list={FIELDS}
-          placeholder="plan"
-        />
+        <Field label="Field name" value={own} set={rename} pointer={at} list={FIELDS} placeholder="plan" />
       )}
       {isOther && (
         <div onFocusIn={() => setTyped(true)} onFocusOut={() => setTyped(false)}>
@@ -170,11 +174,7 @@ export function Compare({
         place={place}
         value={comparison}
         set={set}
-        {...(own !== null
-          ? comparedAs(used.fields.find(each => each.name === own)?.types)
-          : isTyped
-            ? {}
-            : known[path])}
+        {...(own !== null ? typesOf(own) : isTyped ? {} : known[path])}
       />
     </>
   )

@@ -247,7 +247,7 @@ export function Comparison({
           {...(list ? { list } : {})}
           read={text => change(op === 'in' ? listed(text, isPlain) : isPlain ? readText(text) : typed(text))}
           hint={
-            isText && op === 'eq'
+            isPlain && op === 'eq'
               ? value === null
                 ? 'Nothing is stored there; put the word in quotes.'
                 : ''

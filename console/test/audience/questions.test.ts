@@ -1,7 +1,7 @@
 import '../page'
 import { deepEqual, equal } from 'node:assert/strict'
 import { test } from 'node:test'
-import { answered, comparedAs, ownName } from '../../src/audience/questions'
+import { answered, comparedAs, ownName, refitted } from '../../src/audience/questions'
 import { step } from '../../src/ui'
 
 test('a custom field is called by its name, however odd', () => {
@@ -41,4 +41,13 @@ test('a custom field is compared as what its values are, if they are of one type
     ['true', 'false'],
   )
   for (const types of [undefined, [], ['string', 'number']]) deepEqual(comparedAs(types), {})
+})
+
+test('a comparison of another field has an operator and a value that this one has', () => {
+  const seats = { path: 'contact.metadata.seats', op: 'gt', value: 2 }
+  deepEqual(refitted(seats, 'plan', comparedAs(['string']), true), { path: 'plan', op: 'gt', value: '2' })
+  deepEqual(refitted(seats, 'beta', comparedAs(['boolean']), false), { path: 'beta', op: 'eq', value: '' })
+  deepEqual(refitted(seats, 'new', {}, true), { ...seats, path: 'new' })
+  const plan = { path: 'contact.metadata.plan', op: 'contains', value: 'pro' }
+  deepEqual(refitted(plan, 'seats', comparedAs(['number']), true), { path: 'seats', op: 'eq', value: 'pro' })
 })
