@@ -122,7 +122,7 @@ MISSED_ON_PAGE = f"""() => {{
 # with the controls that a finger misses on a phone. By axe, of each kind one, by what opens it and
 # how much it asks, for each of both looks of a page; by none where there are no rules.
 ASKED = f"""async ([within, rules, isOnPhone]) => {{
-    const MOST = 6, missed = {MISSED}
+    const MOST = 6, PATIENCE_MS = 10_000, missed = {MISSED}
     const known = window.examined ??= new Set(), found = [], counts = new Map()
     sessionStorage.setItem('tidings.draft.x', '{{}}') // whoever signs out is asked first
     for (const opener of document.querySelectorAll(`${{within}} button[aria-haspopup=dialog]`)) {{
@@ -133,16 +133,18 @@ ASKED = f"""async ([within, rules, isOnPhone]) => {{
         opener.disabled = false
         opener.click()
         let dialog = null
-        for (let turn = 0; turn < 200; turn++) {{
+        const isUnread = () => dialog?.querySelector('.primary:disabled')
+        for (const end = Date.now() + PATIENCE_MS; Date.now() < end; ) {{
             await new Promise(later => setTimeout(later))
             dialog = document.querySelector('dialog[open]')
-            if (dialog && !dialog.querySelector('.primary:disabled')) break
+            if (dialog && !isUnread()) break
         }}
         opener.disabled = isDisabled
         if (!dialog) {{
             found.push(`opens nothing: ${{label}}`)
             continue
         }}
+        if (isUnread()) found.push(`is not ready: ${{label}}`)
         if (isOnPhone) found.push(...missed(dialog))
         const fields = dialog.querySelectorAll('input, select, textarea').length
         const kind = [rules, label, fields].join()
