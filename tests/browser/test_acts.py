@@ -118,6 +118,7 @@ def refuses_while_left(page: Page, url: str, sure: str) -> None:
     expect(dialog).to_be_visible()
     page.keyboard.press("Escape")  # which a browser may take for a second wish
     problem = {"status": 409, "code": "conflict", "detail": "It is not the time for that."}
+    assert len(held) == 1
     held[0].fulfill(status=409, json=problem)
     page.unroute(url)
     dialog.get_by_role("alert").get_by_text("It is not the time for that.").wait_for()
