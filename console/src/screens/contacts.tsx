@@ -53,7 +53,9 @@ export function Contacts() {
   const { query } = useLocation()
   const of = (name: string) => query.get(name) ?? ''
   const { fields, others } = pairs(of('fields'))
-  const begun = of('fields').replace(/[^,]*$/, '')
+  const begun = of('fields')
+    .replace(/,$/, ', ')
+    .replace(/[^,\s][^,]*$/, '')
   const [isMore, setMore] = useState(false)
   const used = useUsed(isMore)
   const plain = {
@@ -118,7 +120,7 @@ export function Contacts() {
                 others.length ? `Ignored: “${others.join('”, “')}”. Write a name and a value, such as plan = pro.` : ''
               }
             />
-            <List id={FIELDS} of={used.fields.map(({ name }) => `${begun && `${begun} `}${name} = `)} />
+            <List id={FIELDS} of={used.fields.map(({ name }) => `${begun}${name} = `)} />
             <Days of={CHANGED} />
           </>
         }
@@ -169,8 +171,8 @@ export function Contacts() {
 
 const SHORTEST = 2 // letters that can be searched for
 
-/** `name = value, name = value`; a comma in a value is one as long as no other pair follows. And what is no such pair. */
-function pairs(text: string): { fields: [string, string][]; others: string[] } {
+/** `name = value, name = value`; a comma in a value is one as long as no other pair follows. And what is no such pair, nor the beginning of one. */
+export function pairs(text: string): { fields: [string, string][]; others: string[] } {
   const parts = text
     .split(/,(?=[^,=]+=)/)
     .map(each => each.trim())
@@ -178,7 +180,9 @@ function pairs(text: string): { fields: [string, string][]; others: string[] } {
     .map(each => ({ each, found: /^([^=]*[^=\s])\s*=\s*(.+)$/.exec(each) }))
   return {
     fields: parts.flatMap(({ found }) => (found ? [[found[1]!, found[2]!] as [string, string]] : [])),
-    others: parts.flatMap(({ each, found }) => (found ? [] : [each])),
+    others: parts.flatMap(({ each, found }, at) =>
+      found || (each.endsWith('=') && at === parts.length - 1) ? [] : [each],
+    ),
   }
 }
 
