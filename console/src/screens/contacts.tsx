@@ -244,6 +244,15 @@ function metadata(text: string, stored: Full['metadata'] = {}): Record<string, u
   return Object.fromEntries([...gone, ...Object.entries(now).filter(([name, value]) => value !== stored[name])])
 }
 
+/** Whether this is what was typed; of 83.40 the service keeps the number. */
+export function stands(now: Full, typed: Draft): boolean {
+  const plain = (draft: Draft) => ({
+    ...draft,
+    metadata: JSON.parse(JSON.stringify(valuesOf(draft.metadata, now.metadata))) as object,
+  })
+  return same(plain(drafted(now)), plain(typed))
+}
+
 const written = (draft: Draft, stored?: Full) => ({
   ...Object.fromEntries(
     OWN_FIELDS.filter(name => stored || draft[name]).map(name => [name, draft[name].trim() || null]),
@@ -347,7 +356,7 @@ function Change({
             body: written(draft, contact) as Schemas['ContactPatch'],
           }),
         )
-        await settled(change, async () => same(drafted(await again()), draft))
+        await settled(change, async () => stands(await again(), draft))
         if (forget(draft)) done()
         else await again()
       }}
