@@ -222,8 +222,16 @@ export const useTemplateNames = (ids: readonly string[]) =>
 
 export const useBroadcastNames = (ids: readonly string[]) =>
   useNames(useBroadcasts(), ids, id => got(api.GET('/broadcasts/{id}', path(id))))
-export const useSegmentNames = (ids: readonly string[]) =>
-  useNames(useSegments(), ids, id => got(api.GET('/segments/{id}', path(id))))
+/** The list is read only where one of these is to be named. */
+export function useSegmentNames(ids: readonly string[]) {
+  const isAsked = ids.length > 0
+  const list = useListed<Named>(
+    async cursor =>
+      isAsked ? got(api.GET('/segments', { params: { query: page(cursor) } })) : { data: [], nextCursor: null },
+    ['names', isAsked],
+  )
+  return useNames(list, ids, id => got(api.GET('/segments/{id}', path(id))))
+}
 
 export const FlowLink = ({ run, names }: { run: Of; names: Map<string, string> }) => (
   <Link to={`/flows/${run.workflowId ? 'workflows' : 'automations'}/${flowOf(run)}`}>

@@ -84,16 +84,17 @@ export function waiting(for_: Record<string, unknown> | null | undefined, isNami
   return `Waiting${whats.length ? ` ${whats.join(', or ')}` : ''}${until ? `${whats.length ? ',' : ''} until ${until}${whats.length ? ' at the latest' : ''}` : ''}`
 }
 
-const SEGMENTS = /(?<=\b(?:into|from|segment) )seg_\w+/g // as the service and `waiting` name them
+const SEGMENTS = /(?:(?:\bthe )?\bsegment |(?<=\b(?:into|from) ))(seg_\w+)/g // as the service and `waiting` name them
 
-/** A sentence with the names of its segments, which are asked for only where there are some. */
-export function Naming({ text }: { text: string }) {
-  const ids = text.match(SEGMENTS)
-  return ids ? <Named text={text} ids={ids} /> : <Sentence text={text} />
+/** A sentence in which a segment that has no name, or none yet, is not called by its id. */
+export const nameless = (text: string, names: ReadonlyMap<string, string>) =>
+  text.replace(SEGMENTS, (whole, id: string) => ((names.get(id) ?? id) === id ? 'a segment' : whole))
+
+/** What shows one of these sentences with the names of its segments, which are asked for all at once. */
+export function useNaming(texts: readonly string[]) {
+  const names = useSegmentNames(texts.flatMap(text => [...text.matchAll(SEGMENTS)].map(([, id]) => id!)))
+  return (text: string) => <Sentence text={nameless(text, names)} names={names} />
 }
-const Named = ({ text, ids }: { text: string; ids: readonly string[] }) => (
-  <Sentence text={text} names={useSegmentNames(ids)} />
-)
 
 export function Runs() {
   const { query } = useLocation()
@@ -199,6 +200,7 @@ export function Run({ id }: { id: string }) {
   const run = useLoaded(async () => (await exactly<Run>(`/runs/${encodeURIComponent(id)}`)).value, [id], pause)
   const flows = useFlowNames(useFlows(), run.value ? [run.value] : [])
   const names = useContactNames([run.value?.contactId ?? null])
+  const naming = useNaming([waiting(run.value?.waitingFor, true)])
   const drawn = useDrawing(run.value ?? {}, id, run.value ? run.value.stepsOmitted + run.value.steps.length : undefined)
   const isGone = drawn.problem?.status === 404 // what a run walked is gone with its flow
   const may = useCan()('runs:write')
@@ -263,7 +265,7 @@ export function Run({ id }: { id: string }) {
         {value => (
           <>
             <p class="verdict" aria-live="polite">
-              <Status value={value.status} /> <Naming text={waiting(value.waitingFor, true)} />
+              <Status value={value.status} /> {naming(waiting(value.waitingFor, true))}
             </p>
             <Why reason={value.reason} />
             <Facts

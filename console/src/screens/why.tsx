@@ -7,7 +7,7 @@ import { narrow, useLocation } from '../router'
 import { ADVICE, textsOf } from '../words'
 import { Choice, Facts, Filters, Json, Link, Screen, Section, Shown, When } from '../ui'
 import { flowPath } from './flows'
-import { Naming } from './runs'
+import { useNaming } from './runs'
 import texts from './why.json'
 
 /** What to do about an explanation whose record has no reason; and about what keeps somebody from getting a broadcast. */
@@ -78,6 +78,7 @@ export function Reasons({ contactId, about }: { contactId: string; about: About 
     [contactId, JSON.stringify(about)],
     () => 10_000,
   )
+  const naming = useNaming((found.value ?? []).map(each => each.sentence))
   return (
     <Shown of={found}>
       {reasons =>
@@ -95,9 +96,7 @@ export function Reasons({ contactId, about }: { contactId: string; about: About 
                       <When at={each.at} />
                     </span>
                     <p>
-                      <span class="sentence">
-                        <Naming text={each.sentence} />
-                      </span>
+                      <span class="sentence">{naming(each.sentence)}</span>
                       {advice && (
                         <>
                           {' '}

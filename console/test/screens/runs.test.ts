@@ -1,7 +1,7 @@
 import '../page'
 import { deepEqual, equal } from 'node:assert/strict'
 import { test } from 'node:test'
-import { decided, omitted, waiting } from '../../src/screens/runs'
+import { decided, nameless, omitted, waiting } from '../../src/screens/runs'
 
 test('a run says what is not shown of it: its first steps, what others left, or both', () => {
   equal(omitted({ stepsOmitted: 0, outputsOmitted: 0 }), '')
@@ -64,3 +64,14 @@ for (const [what, sentence] of WAITS)
 
 test('in a list a segment has neither its name nor its id', () =>
   equal(waiting({ kind: 'event', segments: ['left seg_2'] }), 'Waiting for the contact to leave a segment'))
+
+test('a segment without a name, or with none yet, is not called by its id', () => {
+  const names = new Map([
+    ['seg_1', 'VIP'],
+    ['seg_2', 'seg_2'], // it is gone
+  ])
+  equal(nameless('It waits to enter the segment seg_1.', names), 'It waits to enter the segment seg_1.')
+  for (const id of ['seg_2', 'seg_3'])
+    equal(nameless(`The contact is in the segment ${id}.`, names), 'The contact is in a segment.')
+  equal(nameless('an exit from seg_3', names), 'an exit from a segment')
+})
