@@ -171,7 +171,7 @@ export const options = (of: Listed<Named>) => (of.rows ?? []).map(each => [each.
 
 const far = new Map<string, string>()
 const nameless = (id: string) => (error: unknown) => {
-  if (asRefusal(error).status === 404) return id
+  if ([403, 404].includes(asRefusal(error).status)) return id // no repetition mends it
   throw error
 }
 const isAskedAgain = (hasFailed: boolean) => (hasFailed ? 5000 : 0) // as often as lists look
@@ -189,6 +189,10 @@ const refused = new Map<string, number>() // how often
 export const inTurn = (ids: readonly string[], times: ReadonlyMap<string, number>) =>
   ids.toSorted((one, other) => (times.get(one) ?? 0) - (times.get(other) ?? 0)).slice(0, 6)
 
+/** How long these are left alone, of which each was refused at least so often. */
+export const rest = (times: readonly number[]) =>
+  times.length ? Math.min(5000 * 2 ** (Math.min(...times) - 1), 300_000) : 0
+
 /** By id: those of the list, and beyond what it shows each by itself, six at once. What is gone is called by its id. */
 function useNames<T extends Named>(
   list: Listed<T>,
@@ -205,10 +209,10 @@ function useNames<T extends Named>(
       )
       const failed = asked.filter((_, index) => known[index]!.status === 'rejected')
       for (const id of failed) refused.set(id, (refused.get(id) ?? 0) + 1)
-      return failed.length > 0
+      return rest(failed.map(id => refused.get(id)!))
     },
     [beyond.join()],
-    isAskedAgain,
+    pause => pause,
   )
   return useMemo(() => new Map([...far, ...near]), [[...near].join(), far.size])
 }

@@ -2,7 +2,7 @@ import { deepEqual, equal, rejects } from 'node:assert/strict'
 import { test } from 'node:test'
 import { answering } from './page'
 import type { Listed } from '../src/data'
-import { called, inTurn, merged, plain, readUsed, unnamed } from '../src/names'
+import { called, inTurn, merged, plain, readUsed, rest, unnamed } from '../src/names'
 
 interface Row {
   createdAt: string
@@ -78,6 +78,10 @@ test('what is refused each time keeps no place from the others', () => {
     }
   deepEqual(asked, [...ids, ...ids.slice(0, 4)])
   deepEqual(inTurn(ids.slice(0, 2), refused), ids.slice(0, 2))
+})
+
+test('what is refused again and again is asked for ever more seldom', () => {
+  deepEqual([[], [1], [3, 2], [9, 8]].map(rest), [0, 5000, 10_000, 300_000])
 })
 
 test('the names in use are asked for once, and again where they were refused', async () => {
