@@ -55,6 +55,15 @@ export const SOURCES: Record<string, string> = {
   schedule: 'a schedule',
 }
 
+/** What starts runs by this trigger, with the tag, the event or the date by which it does. */
+export function occasion(trigger: object): string {
+  const { source = 'manual', tag, name, field, repeat } = trigger as Record<string, unknown>
+  const by = String(source)
+  const what = by === 'date' ? [String(field ?? '').replace('metadata.', ''), repeat && 'every year'] : [tag || name]
+  const words = what.filter(each => each && typeof each === 'string').join(', ')
+  return (SOURCES[by] ?? by) + (words && `: ${words}`)
+}
+
 export const CHANNELS = { email: 'Email', sms: 'SMS', whatsapp: 'WhatsApp' }
 
 /** Why a provider is left alone for a while, and what to do about it. */

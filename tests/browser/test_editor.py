@@ -482,7 +482,11 @@ def test_a_trigger_is_chosen_and_says_its_segment_its_date_and_its_times(
     assert (found["field"], found["offset"]) == ("metadata.renewsAt", "-P7D")
     assert (found["time"], found["timezone"]) == ("09:30", "contact")
     assert found["repeat"] == "yearly"
-    page.get_by_label("Every year").uncheck()
+    expect(box(page, "trigger").locator(".says")).to_have_text(
+        re.compile(": renewsAt, every year$")
+    )
+    page.get_by_text("a 29 February on the 28th").wait_for()
+    page.get_by_role("checkbox", name="Every year").uncheck()
     assert stored().get("repeat") is None
     source.select_option("schedule")
     page.get_by_label("In whose time zone").select_option("the workspace’s")

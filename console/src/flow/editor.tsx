@@ -7,7 +7,7 @@ import { Later } from '../later'
 import { spelled } from '../lengths'
 import { useTemplateNames, type Kind } from '../names'
 import { Errors, toFirst, unplaced } from '../errors'
-import { KINDS, SOURCES } from '../words'
+import { KINDS, occasion } from '../words'
 import { Button, Confirm, Field, Refused, Screen, Shown, Status, plural } from '../ui'
 import { FlowTabs, underWay } from '../screens/flows'
 import { Canvas, NOTHING, type Played, type Shown as Look } from './canvas'
@@ -439,13 +439,12 @@ const bodyOf = (doc: Doc) => {
 /** What saving or activating will do, before it is done. */
 function WhatFollows({ base, doc, isNew, errors }: { base: Definition; doc: Doc; isNew: boolean; errors: number }) {
   const stay = underWay(base.stats.underWay, 'stays on its version', 'stay on their version')
-  const source = textOf(doc.trigger.source ?? 'manual')
   return (
     <>
       {errors > 0 && <p class="wrong">{plural(errors, 'error')} found; until fixed, this will be refused.</p>}
       <p>
         {isNew ? `Its content becomes version ${base.version + 1}.` : `Its content stays version ${base.version}.`} From
-        then on, {SOURCES[source] ?? source} starts runs{isNew ? ' of the new version' : ''}.
+        then on, runs{isNew ? ' of the new version' : ''} are started by {occasion(doc.trigger)}.
       </p>
       {stay && isNew && <p>{stay}.</p>}
     </>
@@ -462,7 +461,7 @@ function says({ kind, members }: Card, names: Map<string, string>): string {
     text((members[name] as Record<string, unknown> | null | undefined)?.[inner])
   switch (kind) {
     case TRIGGER:
-      return [SOURCES[of('source') || 'manual'] ?? of('source'), of('tag') || of('name')].filter(Boolean).join(': ')
+      return occasion(members)
     case 'send_message':
       return (
         names.get(of('templateId')) ??

@@ -74,6 +74,12 @@ export function DateOf(asked: Asked) {
         set={on => change('repeat', on ? 'yearly' : '')}
         pointer="/trigger/repeat"
       />
+      {value.repeat === 'yearly' && (
+        <p class="hint">
+          First in the date’s own year; a 29 February on the 28th where there is none. A date that is corrected may come
+          twice in a year, unless “May a contact go through again?” says otherwise.
+        </p>
+      )}
       <Zone {...asked} ofContact />
     </>
   )

@@ -8,7 +8,7 @@ import { Later } from '../later'
 import { meant, useFlows, type Kind } from '../names'
 import { go, useLocation } from '../router'
 import { draftKey, Refusal } from '../session'
-import { SOURCES } from '../words'
+import { occasion, SOURCES } from '../words'
 import {
   Button,
   Choice,
@@ -185,7 +185,7 @@ export function Flow({
                   <Confirm label="Activate" title="Activate this flow?" act={become('Activate', 'ACTIVE')}>
                     <p>
                       It is checked, and its content becomes version {value.version + 1} if it has changed. From then
-                      on, {SOURCES[value.trigger.source] ?? value.trigger.source} starts runs.
+                      on, runs are started by {occasion(value.trigger)}.
                     </p>
                     {isDrawn && <p class="odd">Unsaved changes in the editor are not included.</p>}
                   </Confirm>
@@ -342,7 +342,7 @@ function Overview({ of, value, ...wishing }: { of: Kind; value: Definition } & W
         of={[
           ['State', <Status value={value.state} />],
           ['Version', value.version || 'none yet'],
-          ['Trigger', SOURCES[trigger.source] ?? trigger.source],
+          ['Trigger', occasion(trigger)],
           ...(trigger.webhookUrl
             ? ([
                 [

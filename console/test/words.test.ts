@@ -1,0 +1,14 @@
+import './page'
+import { equal } from 'node:assert/strict'
+import { test } from 'node:test'
+import { occasion } from '../src/words'
+
+const SAID: [object, string][] = [
+  [{}, 'a member or another flow'],
+  [{ source: 'tag_added', tag: 'vip' }, 'a tag: vip'],
+  [{ source: 'event', name: 'paid', field: 'createdAt' }, 'a contact event: paid'],
+  [{ source: 'date', field: 'metadata.birthday', repeat: 'yearly' }, 'a date of the contact: birthday, every year'],
+  [{ source: 'date', field: 'createdAt', tag: 'left over' }, 'a date of the contact: createdAt'],
+  [{ source: 'date' }, 'a date of the contact'],
+]
+for (const [trigger, words] of SAID) test(`a flow says what starts it: ${words}`, () => equal(occasion(trigger), words))
