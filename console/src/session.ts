@@ -29,10 +29,9 @@ type Problem = Partial<Refusal> & { detail?: string }
 
 /** What was answered with this status; a proxy's page is no problem of ours. */
 export function refused(status: number, problem: unknown): Refusal {
-  const { code, detail = '', errors, requestId } = (problem ?? {}) as Problem
-  return code
-    ? new Refusal(status, code, detail, errors, requestId)
-    : new Refusal(status, 'unreadable', `The service answered ${status} without a reason.`)
+  const { code, detail, errors, requestId } = (problem ?? {}) as Problem
+  const none = `The service answered ${status} without a reason.` // what says nothing is shown nowhere
+  return code ? new Refusal(status, code, detail || none, errors, requestId) : new Refusal(status, 'unreadable', none)
 }
 
 export const refusal = async (response: Response): Promise<Refusal> =>

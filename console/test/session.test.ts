@@ -1,7 +1,7 @@
 import { deepEqual, equal, notEqual, rejects } from 'node:assert/strict'
 import { test } from 'node:test'
 import { answering } from './page'
-import { ask, begin, isSignedIn } from '../src/session'
+import { ask, begin, isSignedIn, refused } from '../src/session'
 
 const JSON_TYPE = { 'Content-Type': 'application/json' }
 const RUNNING = () => Response.json({ code: 'idempotency_in_progress' }, { status: 409 })
@@ -194,4 +194,10 @@ test('a token that has run out is renewed by the cookie, and what was asked is a
   notEqual(bearers[0], bearers[1])
   equal(bearers[1], 'Bearer new')
   equal(isSignedIn(), true)
+})
+
+test('a refusal says something, though a proxy gives a code alone', () => {
+  for (const problem of [null, { code: 'overloaded' }, { code: 'overloaded', detail: '' }])
+    equal(refused(503, problem).message, 'The service answered 503 without a reason.')
+  equal(refused(429, { code: 'rate_limited', detail: 'Later.' }).message, 'Later.')
 })
