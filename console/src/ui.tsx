@@ -1,5 +1,5 @@
 // The few parts that every screen is made of.
-import type { ComponentChildren } from 'preact'
+import { Fragment, type ComponentChildren } from 'preact'
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { REST_MS, useAct, type Act, type Listed, type Loaded } from './data'
 import { Errors, toFirst, useErrors, useRest, type Wrong } from './errors'
@@ -713,7 +713,7 @@ export function Confirm({
         >
           <h2>{title}</h2>
           <Errors problem={acting.problem}>
-            {asks && children}
+            {asks && <Fragment key={opened}>{children}</Fragment>}
             <Rest />
           </Errors>
           <p class="buttons">
