@@ -334,6 +334,17 @@ def test_two_people_change_a_flow_and_neither_loses_work(
     saved(ed)
     assert service.read(url)["steps"] == [{**of_ed[0], "tag": "ed's again"}, of_ed[1]]
 
+    box(page, "tag").click()
+    page.get_by_label("Tag", exact=True).fill("mine again")
+    meanwhile = refused(page, url)
+    page.get_by_role("button", name="Discard changes").click()  # and theirs is what there is
+    expect(meanwhile).to_have_count(0)
+    box(page, "exit").wait_for()
+    box(page, "tag").click()
+    expect(page.get_by_label("Tag", exact=True)).to_have_value("ed's again")
+    page.get_by_label("Tag", exact=True).fill("after ed's")
+    saved(page)
+
 
 def refused(page: Page, url: str) -> Locator:
     """What says so when somebody else saved first."""

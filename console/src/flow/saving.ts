@@ -165,7 +165,8 @@ export function useSaving(of: Kind, id: string, stored: Stored, say: (what: stri
     setProblem,
     save,
     discard: () => {
-      history.edit(base.doc)
+      if (conflict) settle(conflict)
+      history.edit(conflict ? docOf(conflict.value) : base.doc)
       setBehind(null)
       setSecret('')
       setVeiled(false)
