@@ -668,7 +668,7 @@ export function Confirm({
   const dialog = useRef<HTMLDialogElement>(null)
   const acting = useAct()
   const [isRead, setRead] = useState(!read)
-  const [asks, setAsks] = useState(true)
+  const [asks, setAsks] = useState(isAsked)
   const [opened, setOpened] = useState(0) // how often: of a long list, most dialogs never are
   useLayoutEffect(() => dialog.current?.showModal(), [opened])
   const isDoing = acting.busy && isRead
@@ -697,8 +697,9 @@ export function Confirm({
       <Button
         id={id}
         class={danger ? 'danger' : primary ? 'primary' : look}
-        aria-haspopup="dialog"
+        aria-haspopup={asks ? 'dialog' : undefined}
         disabled={disabled}
+        onFocus={() => setAsks(isAsked())}
         onClick={open}
       >
         {label}

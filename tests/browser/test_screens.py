@@ -125,6 +125,9 @@ ASKED = f"""async ([within, rules, isOnPhone]) => {{
     const MOST = 6, PATIENCE_MS = 10_000, missed = {MISSED}
     const known = window.examined ??= new Set(), found = [], counts = new Map()
     sessionStorage.setItem('tidings.draft.x', '{{}}') // whoever signs out is asked first
+    for (const one of document.querySelectorAll('aside button'))
+        one.dispatchEvent(new FocusEvent('focus'))
+    await new Promise(later => setTimeout(later))
     for (const opener of document.querySelectorAll(`${{within}} button[aria-haspopup=dialog]`)) {{
         const label = opener.textContent, count = (counts.get(label) ?? 0) + 1
         counts.set(label, count)

@@ -199,7 +199,10 @@ def test_what_is_typed_stays_in_its_workspace_and_goes_with_signing_out(
     page.get_by_role("heading", level=1, name="Beta").wait_for()
     opened(page, service, "/contacts/new")
     expect(typed).to_have_value("Grace")
-    page.get_by_role("button", name="Sign out").click()
+    leave = page.get_by_role("button", name="Sign out")
+    leave.focus()
+    expect(leave).to_have_attribute("aria-haspopup", "dialog")
+    leave.click()
     leaving = page.get_by_role("dialog", name="Sign out?")
     leaving.get_by_text("did not save is lost").wait_for()
     leaving.get_by_role("button", name="Cancel").click()
@@ -220,6 +223,8 @@ def test_what_is_typed_stays_in_its_workspace_and_goes_with_signing_out(
     page.route(
         "**/auth/logout", lambda route: route.fulfill(status=401), times=1
     )  # too old a token
+    leave.focus()
+    expect(leave).not_to_have_attribute("aria-haspopup", "dialog")  # it asks nothing
     page.get_by_role("button", name="Sign out").click()
     page.get_by_role("heading", level=1, name="Sign in").wait_for()
     loaded(page, service, "/")
