@@ -15,6 +15,19 @@ export const note = (name: string, value: number) => history.replaceState({ ...h
 let awaited = noted('down') // how far down somebody was who comes back, until the page is there or they move it
 let resting = 0
 let settling = 0
+let waiting = 0
+const AWAITED_MS = 30_000
+
+/** A page that never gets as long is left where it is: it would jump, minutes later, once something makes it longer. */
+function awaits(down: number) {
+  awaited = down
+  clearTimeout(waiting)
+  if (down)
+    waiting = setTimeout(() => {
+      awaited = 0
+    }, AWAITED_MS)
+}
+awaits(awaited)
 
 /** Goes as far down as the page was when somebody went from it, once it is as long, but for rows that have gone meanwhile, or grows no more. */
 export function settle(isAll = false) {
@@ -57,7 +70,7 @@ function moved(down: number) {
   clearTimeout(resting)
   clearTimeout(settling)
   settling = 0
-  awaited = down
+  awaits(down)
   for (const listener of heard) listener()
 }
 
