@@ -32,6 +32,7 @@ def test_each_example_is_opened_changed_simulated_and_activated(
         page.get_by_label("Name", exact=True).fill(f"{file['name']}, changed")
         page.locator(".outline").get_by_role("button", name="Trigger", exact=True).click()
         palette(page, "Add tag").click()
+        page.get_by_role("heading", level=2, name="Add tag").wait_for()  # a trigger may have a tag
         page.get_by_label("Tag", exact=True).fill("from the screen")
         saved(page)
         page.get_by_role("button", name="Simulate", exact=True).first.click()
