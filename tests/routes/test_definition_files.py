@@ -886,7 +886,9 @@ async def test_what_a_file_cannot_mean_is_refused_where_it_says_it(cast: Cast) -
     assert (await cast.vic.read("/workflows"))["data"] == []
 
 
-# What is computed beside the loop knows no engine, and takes five seconds of a core.
+# What is computed beside the loop knows no engine, and takes five seconds of a core: beside others
+# on it, more than the three that a file may take at once.
+@pytest.mark.alone
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_as_many_templates_as_a_file_may_have_are_checked_together(cast: Cast) -> None:
     """Each of them takes too long for the event loop, and all that are wrong are named."""

@@ -228,6 +228,7 @@ def last_of(given: Given) -> str:
     return str(given.trigger["a"][-1])
 
 
+@pytest.mark.alone
 async def test_literals_are_written_as_short_as_they_came(computing: Compute) -> None:
     body = b'{"a":[' + b",".join([b"1.1"] * 50_000) + b"]}"
     job = rendered("ws_a", "{{trigger.a | first}}", 1.0, trigger=document.parse(body))
