@@ -1,4 +1,4 @@
-"""Work out what a load needs of measured inputs: a table for docs/scaling.md.
+"""Work out what a load needs of measured inputs: the last table of docs/scaling.md.
 
 python -m lab.calculated --wal-event B --wal-run B --redis-commands N --redis-ms M: the four as
 `python -m lab.citus.costs` prints them; others are as the table of inputs has them, or as given.
