@@ -48,10 +48,12 @@ def spent(pids: Sequence[int]) -> float:
     return total
 
 
-def measured(way: Way, target: Target, seconds: float) -> Mapping[str, float]:
+def measured(
+    way: Way, target: Target, seconds: float, *, warms_up: bool = False
+) -> Mapping[str, float]:
     """CPU-milliseconds of an event: the web process's, and those of all behind it."""
     before = spent(way.pids)
-    hit = target.hit(seconds)
+    hit = target.hit(seconds, warms_up=warms_up)
     behind = (spent(way.pids) - before) * 1000 / hit["answered"]
     return {"web": hit["cpu_ms"], "behind": behind, "a second": hit["a_second"]}
 

@@ -85,7 +85,7 @@ class Place:
 
     def round(self, seconds: float, *, counts: bool) -> None:
         before = self._used()
-        event = measured(self.way, self.target, seconds)
+        event = measured(self.way, self.target, seconds, warms_up=not counts)
         runs, between = self.ledger.unfinished(), self._used()
         run = self._working(lambda: asyncio.run(all_ended(self.url)), runs)
         after = self._used()
