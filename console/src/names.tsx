@@ -1,6 +1,6 @@
 // Names for ids: of flows, looked up once per tab, and of contacts, by each page anew; and what a form offers to choose from.
 import { useMemo, useRef } from 'preact/hooks'
-import { api, got, type Schemas } from './api'
+import { api, byId, got, type Schemas } from './api'
 import { asRefusal, useListed, useLoaded, type Listed, type Page } from './data'
 import { Refusal } from './session'
 import { Link, Section, Shown } from './ui'
@@ -19,7 +19,6 @@ export type FlowName = {
 type Named = { id: string; name: string }
 
 const page = (cursor?: string) => ({ cursor, limit: 200 })
-const path = (id: string) => ({ params: { path: { id } } })
 
 /** Two lists in one, newest first, as far back as both are known. */
 export function merged<T extends { createdAt: string }>(one: Listed<T>, other: Listed<T>): Listed<T> {
@@ -80,8 +79,8 @@ export function useFlows(filters: FlowFilters = {}): Listed<FlowName> {
 
 async function flow(id: string): Promise<FlowName> {
   const { trigger, ...found } = await (id.startsWith('wfl')
-    ? got(api.GET('/workflows/{id}', path(id)))
-    : got(api.GET('/automations/{id}', path(id))))
+    ? got(api.GET('/workflows/{id}', byId(id)))
+    : got(api.GET('/automations/{id}', byId(id))))
   return { ...found, kind: id.startsWith('wfl') ? 'workflows' : 'automations', triggerSource: trigger.source }
 }
 
@@ -99,25 +98,25 @@ export const useTemplates = (chosen = '') =>
   useChosen<Schemas['TemplateSummary']>(
     useListed(cursor => got(api.GET('/templates', { params: { query: page(cursor) } })), []),
     chosen,
-    id => got(api.GET('/templates/{id}', path(id))),
+    id => got(api.GET('/templates/{id}', byId(id))),
   )
 export const useSegments = (chosen = '') =>
   useChosen(
     useListed(cursor => got(api.GET('/segments', { params: { query: page(cursor) } })), []),
     chosen,
-    id => got(api.GET('/segments/{id}', path(id))),
+    id => got(api.GET('/segments/{id}', byId(id))),
   )
 export const useTopics = (chosen = '') =>
   useChosen(
     useListed(cursor => got(api.GET('/topics', { params: { query: page(cursor) } })), []),
     chosen,
-    id => got(api.GET('/topics/{id}', path(id))),
+    id => got(api.GET('/topics/{id}', byId(id))),
   )
 export const useBroadcasts = (chosen = '') =>
   useChosen<Schemas['BroadcastSummary']>(
     useListed(cursor => got(api.GET('/broadcasts', { params: { query: page(cursor) } })), []),
     chosen,
-    id => got(api.GET('/broadcasts/{id}', path(id))),
+    id => got(api.GET('/broadcasts/{id}', byId(id))),
   )
 
 export const TAGS = 'tags',
@@ -222,10 +221,10 @@ const flowOf = (run: Of) => run.workflowId ?? run.automationId ?? ''
 
 export const useFlowNames = (all: Listed<FlowName>, runs: readonly Of[]) => useNames(all, runs.map(flowOf), flow)
 export const useTemplateNames = (ids: readonly string[]) =>
-  useNames(useTemplates(), ids, id => got(api.GET('/templates/{id}', path(id))))
+  useNames(useTemplates(), ids, id => got(api.GET('/templates/{id}', byId(id))))
 
 export const useBroadcastNames = (ids: readonly string[]) =>
-  useNames(useBroadcasts(), ids, id => got(api.GET('/broadcasts/{id}', path(id))))
+  useNames(useBroadcasts(), ids, id => got(api.GET('/broadcasts/{id}', byId(id))))
 /** The list is read only where one of these is to be named. */
 export function useSegmentNames(ids: readonly string[]) {
   const isAsked = ids.length > 0
@@ -234,7 +233,7 @@ export function useSegmentNames(ids: readonly string[]) {
       isAsked ? got(api.GET('/segments', { params: { query: page(cursor) } })) : { data: [], nextCursor: null },
     ['names', isAsked],
   )
-  return useNames(list, ids, id => got(api.GET('/segments/{id}', path(id))))
+  return useNames(list, ids, id => got(api.GET('/segments/{id}', byId(id))))
 }
 
 export const FlowLink = ({ run, names }: { run: Of; names: Map<string, string> }) => (

@@ -1,6 +1,6 @@
 // The paths that a template can read: of the contact, the workspace and, flow by flow, of what came to its webhook.
 import { useRef, useState } from 'preact/hooks'
-import { api, got } from './api'
+import { api, byId, got } from './api'
 import { useLoaded } from './data'
 import { useFlows, useUsed, type Kind } from './names'
 import { Field, Shown, step } from './ui'
@@ -21,7 +21,7 @@ const MOST = 100
 export const triggerPath = (path: string) => `trigger${path.startsWith('[') ? '' : '.'}${path}`
 
 export const webhookSchema = (of: Kind, id: string) => {
-  const asked = { params: { path: { id } } }
+  const asked = byId(id)
   return got(
     of === 'workflows'
       ? api.GET('/workflows/{id}/webhook-schema', asked)

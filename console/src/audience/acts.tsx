@@ -1,6 +1,6 @@
 // What a member does for one contact: sends a message, records an event, or erases all that there is of it.
 import { useState } from 'preact/hooks'
-import { api, got, type Schemas } from '../api'
+import { api, byId, got, type Schemas } from '../api'
 import { useAct, useDraft } from '../data'
 import { objectOf } from '../exact'
 import { called, options, plain, useTemplates } from '../names'
@@ -171,7 +171,7 @@ export function Erase({ contact }: { contact: Contact }) {
   const erase = async () => {
     if (plain(typed) !== name)
       throw new Refusal(422, 'invalid', '', [{ pointer: '/name', message: `Must be ${name}. Nothing was erased.` }])
-    await got(api.DELETE('/contacts/{id}', { params: { path: { id: contact.id } } }))
+    await got(api.DELETE('/contacts/{id}', byId(contact.id)))
     go('/contacts')
   }
   return (

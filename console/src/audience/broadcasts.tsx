@@ -1,5 +1,5 @@
 // Broadcasts: composed, previewed by reason, scheduled; and while they are sent, who got it and who did not.
-import { api, got, tagged, type Schemas } from '../api'
+import { api, byId, got, tagged, type Schemas } from '../api'
 import { useListed, useLoaded } from '../data'
 import { CHANGED, Days, days } from '../days'
 import { useCan } from '../me'
@@ -106,7 +106,7 @@ const key = (status: string) => status.toLowerCase() as keyof Stored['progress']
 const isMoving = ({ state }: Stored) => ['SCHEDULED', 'SENDING', 'PAUSED'].includes(state)
 
 export function Broadcast({ id }: { id: string }) {
-  const path = { params: { path: { id } } }
+  const path = byId(id)
   const broadcast = useLoaded(
     async () => {
       const { value, tag } = await tagged(api.GET('/broadcasts/{id}', path))
@@ -118,7 +118,7 @@ export function Broadcast({ id }: { id: string }) {
   const may = useCan()
   const value = broadcast.value
   const template = useLoaded(
-    async () => (value ? got(api.GET('/templates/{id}', { params: { path: { id: value.templateId } } })) : null),
+    async () => (value ? got(api.GET('/templates/{id}', byId(value.templateId))) : null),
     [value?.templateId],
   )
   const done = async (answer: Promise<Partial<Stored>>) => {
@@ -245,11 +245,11 @@ function Begins({ of: { sendAt, localTime } }: { of: Stored }) {
 
 function About({ of, template }: { of: Stored; template: Schemas['Template'] | null }) {
   const segment = useLoaded(
-    async () => (of.segmentId ? got(api.GET('/segments/{id}', { params: { path: { id: of.segmentId } } })) : null),
+    async () => (of.segmentId ? got(api.GET('/segments/{id}', byId(of.segmentId))) : null),
     [of.segmentId],
   )
   const topic = useLoaded(
-    async () => (of.topicId ? got(api.GET('/topics/{id}', { params: { path: { id: of.topicId } } })) : null),
+    async () => (of.topicId ? got(api.GET('/topics/{id}', byId(of.topicId))) : null),
     [of.topicId],
   )
   const audience = of.segmentId ? (
@@ -318,10 +318,7 @@ function AudienceTable({ of }: { of: readonly (readonly [string, Counts | null])
 
 /** Who would get it now, who would not and why, and what it would say to the newest. */
 function Preview({ of, isMail }: { of: Stored; isMail: boolean }) {
-  const preview = useLoaded(
-    () => got(api.POST('/broadcasts/{id}/preview', { params: { path: { id: of.id } } })),
-    [of.id, of.updatedAt],
-  )
+  const preview = useLoaded(() => got(api.POST('/broadcasts/{id}/preview', byId(of.id))), [of.id, of.updatedAt])
   const samples = preview.value?.samples ?? []
   const names = useContactNames(samples.map(each => each.contactId))
   const test = (to: string) =>

@@ -1,6 +1,6 @@
 // Segments: rules by which contacts belong together, whom they find, and who is in them.
 import { useState } from 'preact/hooks'
-import { api, exactly, got, settled, type Schemas } from '../api'
+import { api, byId, exactly, got, settled, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded, useStored } from '../data'
 import { CHANGED, Days, days } from '../days'
 import { First } from '../errors'
@@ -70,7 +70,7 @@ export function Segments() {
 }
 
 export function Segment({ id }: { id: string }) {
-  const path = { params: { path: { id } } }
+  const path = byId(id)
   const segment = useLoaded(
     async () => (await exactly<Stored>(`/segments/${encodeURIComponent(id)}`)).value,
     [id],

@@ -1,6 +1,6 @@
 // Topics: subjects of marketing, to which contacts agree one by one.
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { api, got, settled, tagged, type Schemas } from '../api'
+import { api, byId, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed } from '../data'
 import { useCan } from '../me'
 import { MOST, Sought } from '../sought'
@@ -71,7 +71,7 @@ export function Topics() {
   const act = useAct()
   const opening = useAct()
   const may = useCan()('contacts:write')
-  const open = async (id: string) => setChanging(await tagged(api.GET('/topics/{id}', { params: { path: { id } } })))
+  const open = async (id: string) => setChanging(await tagged(api.GET('/topics/{id}', byId(id))))
   return (
     <>
       <Refused problem={opening.problem} />
@@ -124,7 +124,7 @@ export function Topics() {
                         danger
                         title={`Delete ${each.name}?`}
                         act={async () => {
-                          await got(api.DELETE('/topics/{id}', { params: { path: { id: each.id } } }))
+                          await got(api.DELETE('/topics/{id}', byId(each.id)))
                           setChanging(null)
                           await list.reload()
                         }}
@@ -182,7 +182,7 @@ function ChangeTopic({
 }) {
   const [draft, change, forget, held] = useDraft(`topic.${value.id}`, drafted(value), tag)
   const act = useAct()
-  const path = { params: { path: { id: value.id } } }
+  const path = byId(value.id)
   const form = useRef<HTMLDivElement>(null)
   useEffect(() => form.current?.querySelector('input')?.focus(), [])
   return (
