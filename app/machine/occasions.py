@@ -6,8 +6,9 @@ Recurrence rules are RFC 5545's, read by dateutil; a cron line is written as one
 
 from __future__ import annotations
 
+import heapq
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from datetime import UTC, datetime, time, timedelta
@@ -218,9 +219,15 @@ def next_after(
 ) -> datetime | None:
     """The first time of the schedule after that; None when there is none any more."""
     zone = zone_of(trigger, None, workspace)
+    return _first(trigger.get("rrule"), trigger.get("cron"), after, zone)
+
+
+def times(
+    trigger: Mapping[str, Json], after: datetime, workspace: str | None
+) -> Iterator[datetime]:
+    """The times of the schedule after that, in their order, each once."""
     rules = _rules(trigger.get("rrule"), trigger.get("cron"))
-    found = [moment for rule in rules if (moment := _next(rule, after, zone)) is not None]
-    return min(found, default=None)
+    return _times(rules, after, zone_of(trigger, None, workspace))
 
 
 def next_in(
@@ -233,46 +240,61 @@ def next_in(
     return next_after(trigger, max(now, since), workspace)
 
 
-def _next(rule: Rule, after: datetime, zone: ZoneInfo) -> datetime | None:
+# Many flows have one rule, and are asked together when their workspace moves.
+@lru_cache(1_024)
+def _first(
+    recurrence: str | None, cron: str | None, after: datetime, zone: ZoneInfo
+) -> datetime | None:
+    return next(_times(_rules(recurrence, cron), after, zone), None)
+
+
+def _times(rules: Sequence[Rule], after: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+    for moment in heapq.merge(*(_moments(rule, after, zone) for rule in rules)):
+        if moment > after:
+            yield moment
+            after = moment
+
+
+def _moments(rule: Rule, after: datetime, zone: ZoneInfo) -> Iterator[datetime]:
     # A day before: two local times may be one moment, or a local time two.
     local = after.astimezone(zone).replace(tzinfo=None) - DAY
     try:
         begin = local.replace(year=local.year + YEARS)
     except ValueError:  # after 2055
-        return None
+        return
     for found in rule.after(begin):
-        moment = calendar.instant(found.replace(year=found.year - YEARS), zone)
-        if moment > after:
-            return moment
-    return None
+        yield calendar.instant(found.replace(year=found.year - YEARS), zone)
+
+
+_LENGTHS = {"WEEKLY": 7 * DAY, "DAILY": DAY, "HOURLY": timedelta(hours=1)}
+_MONTHS = {"YEARLY": 12, "MONTHLY": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A recurrence, which dateutil goes through from its first time on; `frequency` where it may as
-    well begin later, for it counts no interval from there."""
+    """A recurrence, which dateutil goes through from its first time on."""
 
     recurrence: _Recurrence
-    frequency: str | None
+    frequency: str
+    interval: int = 1
 
     def after(self, moment: datetime) -> Iterator[datetime]:
-        recurrence = self.recurrence
-        if self.frequency is not None:
-            begin = _BEGINNINGS[self.frequency](datetime.combine(moment, time.min))
-            recurrence = recurrence.replace(dtstart=max(BEGIN, begin))
+        recurrence = self.recurrence.replace(dtstart=self._begin(moment))
         found: Iterator[datetime] = recurrence.xafter(moment)
         return found
 
-
-# A beginning of a period some time before a day: what a rule leaves open is the same there as at
-# BEGIN, which is the first day of a year, of a month, and of a week.
-_BEGINNINGS: Mapping[str, Callable[[datetime], datetime]] = {
-    "YEARLY": lambda day: day.replace(month=1, day=1),
-    "MONTHLY": lambda day: day.replace(day=1),
-    "WEEKLY": lambda day: day - timedelta(days=14 + day.weekday()),
-    "DAILY": lambda day: day,
-    "HOURLY": lambda day: day,
-}
+    def _begin(self, moment: datetime) -> datetime:
+        """A beginning shortly before a moment, by whole intervals after BEGIN: the rule counts the
+        same ones from there, and what it leaves open is the same, for a year, a month, a week, a
+        day or an hour begins there, too."""
+        if length := _LENGTHS.get(self.frequency):
+            step = self.interval * length
+            # One more before it: by WKST a week may have begun before its Monday.
+            return BEGIN + max(0, (moment - BEGIN) // step - 1) * step
+        many = self.interval * _MONTHS[self.frequency]
+        months = (moment.year - BEGIN.year) * 12 + moment.month - BEGIN.month
+        months = max(0, months // many * many)
+        return BEGIN.replace(year=BEGIN.year + months // 12, month=BEGIN.month + months % 12)
 
 
 @lru_cache(256)
@@ -298,7 +320,7 @@ def check_cron(text: str) -> str:
 
 
 def _checked(text: str, rules: tuple[Rule, ...]) -> str:
-    if all(_next(rule, SINCE, ZoneInfo("UTC")) is None for rule in rules):
+    if next(_times(rules, SINCE, ZoneInfo("UTC")), None) is None:
         raise ValueError("This never comes: there is no such day from now on.")
     return text
 
@@ -330,7 +352,7 @@ def _read_rule(text: str) -> Rule:
         found = found.replace(bysecond=0) if "BYSECOND" not in parts else found
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise ValueError(f"This is no recurrence rule (RFC 5545): {error}.") from None
-    return Rule(found, parts["FREQ"] if parts.get("INTERVAL", "1") == "1" else None)
+    return Rule(found, parts["FREQ"], int(parts.get("INTERVAL", "1")))
 
 
 _UNTIL = re.compile(r"(20[2-5][0-9])([01][0-9][0-3][0-9]T[0-2][0-9][0-5][0-9][0-5][0-9])")
