@@ -5,6 +5,7 @@ Part of the watch's job (segment_jobs.py), a chunk of members in a transaction.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -21,6 +22,7 @@ from app.store.row_keys import RowKey
 from app.store.segments import Segment
 
 CHUNK = 1_000  # members of one transaction, at the most
+TURN = 50  # times that are gone through at a stretch
 
 
 async def work(
@@ -102,16 +104,19 @@ async def _miss_times(
     db: Handle, watch: Segment, job: Job, ids: Sequence[str], zone: str | None
 ) -> None:
     """Record an ended schedule's times as missed by members of its segment, by each from the first
-    after it was created."""
-    trigger, missed = document.parse(watch.filter.encode()), []
+    after it was created. All of them go through the times together: a look for each took long."""
     at, end, reason = watch.due_at, watch.ended_at, watch.missed
+    if at is None or end is None or reason is None:
+        return
     held = await contacts.hold(db, workspace_id=job.workspace_id, ids=ids)
-    following = at and occasions.next_after(trigger, at, zone)
+    times = occasions.times(document.parse(watch.filter.encode()), at, zone)
+    following, passed, missed = next(times, None), 0, []
     for contact_id, created_at in sorted(held.items(), key=lambda one: one[1]):
-        if at is not None and at < created_at:
-            at = occasions.next_after(trigger, created_at, zone)
-            following = at and occasions.next_after(trigger, at, zone)
-        if at is None or end is None or reason is None or at > end:
+        while at is not None and at < created_at and at <= end:
+            at, following, passed = following, next(times, None), passed + 1
+            if passed % TURN == 0:  # there may be thousands
+                await asyncio.sleep(0)
+        if at is None or at > end:
             break
         until = end if following is not None and following <= end else at
         whose = watch.definition_id or "", contact_id

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ import pytest
 
 from app.audience import membership, reactions, schedules, segment_jobs
 from app.definitions import watching
-from app.machine import document
+from app.machine import document, occasions
 from app.process import Process
 from tests.cast import Cast, settle
 from tests.servers import set_clock
@@ -762,6 +762,44 @@ async def test_a_schedule_that_starts_runs_while_the_time_zone_changes_goes_by_t
     async with process.database.read() as db:
         due_at = await db.fetch_value("SELECT due_at FROM segments WHERE kind = 'schedule'")
     assert f"{due_at.astimezone(UTC):%H:%M}" == "00:00"
+
+
+async def test_those_who_came_during_a_pause_go_through_the_times_that_they_missed_together(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look at the rule for each of a thousand took a worker's loop for as long as that takes."""
+    trigger = {"source": "schedule", "rrule": "FREQ=HOURLY;INTERVAL=2", "timezone": "UTC"}
+    path = f"/workflows/{await flow(cast, **trigger, segmentId=await segment(cast, process))}"
+    await person(cast, "ada", tags=["vip"])
+    await cast.ed.patch(path, {"state": "PAUSED"})
+    await settle(process)
+    half_past = (datetime.now(UTC) + timedelta(hours=1)).replace(minute=30)
+    for number in range(12):
+        await until(process, half_past + timedelta(hours=2 * number))
+        await person(cast, f"p{number}", tags=["vip"])
+    looks, after = [], occasions.Rule.after
+
+    def counting(rule: occasions.Rule, moment: datetime) -> Iterator[datetime]:
+        looks.append(moment)
+        return after(rule, moment)
+
+    monkeypatch.setattr(occasions.Rule, "after", counting)
+    await cast.ed.patch(path, {"state": "ACTIVE"})
+    await settle(process)
+    assert len(looks) < 12
+    async with process.database.read() as db:
+        rows = await db.fetch_all(
+            """
+            SELECT c.created_at, m.at, m.until FROM missed_occasions m
+            JOIN contacts c ON c.workspace_id = m.workspace_id AND c.id = m.contact_id
+            ORDER BY c.id
+            """
+        )
+    assert len(rows) == 12  # the last one missed nothing, and ada all
+    for row in rows:
+        assert row["at"] == occasions.next_after(trigger, row["created_at"], None)
+        assert row["until"] >= row["at"]
+    assert [row["until"] == row["at"] for row in rows] == [False] * 11 + [True]
 
 
 async def test_a_pause_while_a_schedule_starts_runs_leaves_each_member_a_run_or_a_missed_time(
