@@ -673,6 +673,7 @@ CREATE TABLE broadcasts (
     name           TEXT NOT NULL,
     segment_id     TEXT,                          -- its audience: one of these three
     filter         TEXT,                          -- JSON with its literals
+    mentions       TEXT,                          -- ids that it names: of segments, of topics with a channel
     tag            TEXT,
     template_id    TEXT NOT NULL,
     topic_id       TEXT,                          -- NULL: the template's

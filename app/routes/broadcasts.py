@@ -196,7 +196,7 @@ async def show(call: Call) -> Response:
 async def create(call: Call) -> Response:
     new, workspace_id = call.read(WritableBroadcast), call.member.workspace_id
     written = await _written(call, new)
-    if len(await store.unfinished(call.db, workspace_id=workspace_id)) >= MOST:
+    if await store.count_unfinished(call.db, workspace_id=workspace_id, most=MOST) >= MOST:
         message = f"At most {MOST} broadcasts can be unfinished; delete or cancel one first."
         raise Problem("conflict", message)
     row = await store.insert(call.db, workspace_id=workspace_id, id=new_id("bro"), written=written)
@@ -388,7 +388,7 @@ async def _written(call: Call, new: WritableBroadcast, row: Broadcast | None = N
     errors += [FieldError("/sendAt", wrong_time)] if wrong_time else []
     if errors:
         raise Problem("invalid", "The broadcast is not valid; see errors.", errors=errors)
-    filter = None
+    filter = mentions = None
     if new.filter is not None:
         workspace = await workspaces.by_id(call.db, id=workspace_id)
         days = workspace and workspace.retention_days
@@ -400,10 +400,12 @@ async def _written(call: Call, new: WritableBroadcast, row: Broadcast | None = N
             existing=existing,
         )
         filter = document.dumps(readable.raw).decode()
+        mentions = audiences.mentions(readable.filter)
     return Written(
         name=new.name,
         segment_id=new.segment_id,
         filter=filter,
+        mentions=mentions,
         tag=new.tag,
         template_id=new.template_id,
         topic_id=new.topic_id,

@@ -22,6 +22,7 @@ class Written:
     name: str
     segment_id: str | None
     filter: str | None  # JSON
+    mentions: str | None  # ids that the filter names
     tag: str | None
     template_id: str
     topic_id: str | None  # in place of the template's
@@ -240,17 +241,69 @@ async def sending(db: Handle, *, workspace_id: str) -> list[Sending]:
     )
 
 
-async def unfinished(db: Handle, *, workspace_id: str) -> list[Broadcast]:
-    """All that are written and have not ended: of what they name nothing may go."""
+UNFINISHED = "COALESCE(state IN ('DRAFT', 'SCHEDULED', 'SENDING', 'PAUSED'), FALSE)"
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """A broadcast by what it names."""
+
+    id: str
+    state: State
+    is_frozen: bool
+    template_id: str
+    segment_id: str | None
+    topic_id: str | None
+    mentions: str | None
+
+
+async def unfinished(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Naming]:
+    """All that are written and have not ended, as far as they may name one of these ids: nothing
+    that they name may go. Their filters, of up to 16 KB each, are not read."""
     return await db.fetch_all_as(
-        Broadcast,
+        Naming,
         f"""
-        SELECT {COLUMNS} FROM broadcasts
-        WHERE workspace_id = :workspace_id
-          AND COALESCE(state IN ('DRAFT', 'SCHEDULED', 'SENDING', 'PAUSED'), FALSE)
+        SELECT {columns(Naming)} FROM broadcasts
+        WHERE workspace_id = :workspace_id AND {UNFINISHED}
+          AND (template_id = ANY(:ids) OR segment_id = ANY(:ids) OR topic_id = ANY(:ids)
+               OR mentions IS NOT NULL)
         ORDER BY id
         """,
         workspace_id=workspace_id,
+        ids=list(ids),
+    )
+
+
+async def count_unfinished(db: Handle, *, workspace_id: str, most: int) -> int:
+    """How many are written and have not ended, up to `most`."""
+    return await db.count(
+        f"SELECT id FROM broadcasts WHERE workspace_id = :workspace_id AND {UNFINISHED}",
+        most=most,
+        workspace_id=workspace_id,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    id: str
+    name: str
+    filter: str
+
+
+async def asking(db: Handle, *, workspace_id: str, after: str, limit: int) -> list[Asking]:
+    """The next unfinished ones, by their ids, whose audience is a filter and not frozen yet."""
+    return await db.fetch_all_as(
+        Asking,
+        f"""
+        SELECT {columns(Asking)} FROM broadcasts
+        WHERE workspace_id = :workspace_id AND {UNFINISHED} AND id > :after
+          AND filter IS NOT NULL AND NOT is_frozen
+        ORDER BY id
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        after=after,
+        limit=limit,
     )
 
 

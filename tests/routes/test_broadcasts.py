@@ -365,27 +365,63 @@ async def test_what_an_unfinished_broadcast_names_is_not_deleted(cast: Cast) -> 
     assert (await cast.ed.delete(f"/segments/{segment['id']}")).status_code == 204
 
 
-async def test_a_filter_is_not_read_for_what_does_not_stand_in_its_text(
+async def test_what_broadcasts_name_is_found_without_their_filters(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thousand of them took a second of the event loop, whenever somebody looked at a
-    template."""
-    made = await broadcast(cast, filter={**VIP, "value": "unread"}, sendAt=NEXT_MONTH)
+    """Reading a thousand of them took a second of the event loop, whenever somebody looked at a
+    template; and a topic does not stand in one whose path writes a letter as an escape."""
+    named, free = [
+        await cast.ed.made("/topics", {"name": name, "channels": ["email", "sms"]})
+        for name in ("News", "Offers")
+    ]
+    gold, other = [
+        await cast.ed.made("/segments", {"name": name, "filter": VIP}) for name in ("Gold", "Other")
+    ]
+    escaped = f"\\u0074{named['id'][1:]}"
+    asked = {"path": f'contact.topics["{escaped}"].email', "op": "eq", "value": "subscribed"}
+    filter = {"all": [{**VIP, "value": "unread"}, {"segmentId": gold["id"]}, asked]}
+    made = await broadcast(cast, filter=filter, sendAt=NEXT_MONTH)
     await cast.adam.made(f"/broadcasts/{made['id']}/schedule", None)
-    other = await template(cast, name="Other")
-    topic = await cast.ed.made("/topics", {"name": "News", "channels": ["email"]})
-    segment = await cast.ed.made("/segments", {"name": "Gold", "filter": VIP})
+    content = {**HELLO, "subject": "Hi"}
+    unused = await template(cast, name="Other")
 
     def unread(text: str) -> Any:
         assert "unread" not in text
         return stored(text)
 
     monkeypatch.setattr("app.audience.segments.stored", unread)
-    assert await cast.vic.read(f"/templates/{other}/uses") == {"usedBy": []}
-    changed = await cast.ed.patch(f"/templates/{other}", {"content": {**HELLO, "subject": "Hi"}})
-    assert changed.status_code == 200
-    assert (await cast.ed.delete(f"/topics/{topic['id']}")).status_code == 204
-    assert (await cast.ed.delete(f"/segments/{segment['id']}")).status_code == 204
+    for path in (f"/templates/{made['templateId']}", f"/segments/{gold['id']}"):
+        assert await cast.vic.read(f"{path}/uses") == {"usedBy": [made["id"]]}
+    assert await cast.vic.read(f"/templates/{unused}/uses") == {"usedBy": []}
+    by_mail, by_text = {"channels": ["email"]}, {"channels": ["sms"]}
+    for refused in (
+        await cast.ed.patch(f"/templates/{made['templateId']}", {"content": content}),
+        await cast.ed.patch(f"/segments/{gold['id']}", {"filter": {**VIP, "value": "gold"}}),
+        await cast.ed.patch(f"/topics/{named['id']}", by_text),
+        await cast.ed.delete(f"/topics/{named['id']}"),
+        await cast.ed.delete(f"/segments/{gold['id']}"),
+    ):
+        assert (refused.status_code, refused.json()["usedBy"]) == (409, [made["id"]])
+    for allowed in (
+        await cast.ed.patch(f"/templates/{unused}", {"content": content}),
+        await cast.ed.patch(f"/segments/{other['id']}", {"filter": {**VIP, "value": "gold"}}),
+        await cast.ed.patch(f"/topics/{named['id']}", by_mail),
+        await cast.ed.delete(f"/topics/{free['id']}"),
+        await cast.ed.delete(f"/segments/{other['id']}"),
+    ):
+        assert allowed.status_code in (200, 204), allowed.text
+
+
+async def test_another_filter_of_a_broadcast_names_other_things(cast: Cast) -> None:
+    one, two = [
+        await cast.ed.made("/segments", {"name": name, "filter": VIP}) for name in ("One", "Two")
+    ]
+    made = await broadcast(cast, filter={"segmentId": one["id"]})
+    await cast.ed.patch(f"/broadcasts/{made['id']}", {"filter": {"segmentId": two["id"]}})
+    assert await cast.vic.read(f"/segments/{one['id']}/uses") == {"usedBy": []}
+    assert await cast.vic.read(f"/segments/{two['id']}/uses") == {"usedBy": [made["id"]]}
+    await cast.ed.patch(f"/broadcasts/{made['id']}", {"filter": None, "tag": "vip"})
+    assert (await cast.ed.delete(f"/segments/{two['id']}")).status_code == 204
 
 
 async def test_what_is_scheduled_is_not_changed_by_who_may_not_send(cast: Cast) -> None:

@@ -765,8 +765,16 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id kind id", "", "kind workspace_id", "kind workspace_id wake_at"],
     ),
     "the broadcasts that have not ended": (
-        lambda db: broadcasts.unfinished(db, **ACME),
+        lambda db: broadcasts.unfinished(db, **ACME, ids=["seg_1", "tpl_10001"]),
         ["workspace_id"],
+    ),
+    "how many broadcasts have not ended": (
+        lambda db: broadcasts.count_unfinished(db, **ACME, most=1_000),
+        ["workspace_id"],
+    ),
+    "the filters of those that are not frozen": (
+        lambda db: broadcasts.asking(db, **ACME, after="bro_10100", limit=100),
+        ["workspace_id id"],
     ),
     "the next contacts to be frozen": (
         lambda db: broadcast_audiences.reached(db, **ACME, after="con_10500", walk=9),
