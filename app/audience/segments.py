@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -47,6 +47,7 @@ from app.store.segments import Fitting, Segment
 
 MOST = 200  # of a workspace
 MOST_READ = 2_000  # filters in memory, of all workspaces: some 3 MB, of the longest ones 27
+TURN = 10  # filters that are read at a stretch
 STEP = 10_000  # comparisons of one statement, and
 WALK = 5_000  # contacts that it looks through at the most
 # That are spent on it; what takes longer is cut short, and says so.
@@ -91,6 +92,17 @@ def stored(text: str) -> Filter:
     return read
 
 
+async def filters_of(existing: Mapping[str, Segment]) -> dict[str, Filter]:
+    """The filters of segments, by their ids. A long one that is not in memory takes a millisecond
+    to read, so others have their turn between."""
+    found = {}
+    for place, (id, segment) in enumerate(existing.items(), start=1):
+        found[id] = stored(segment.filter)
+        if place % TURN == 0:
+            await asyncio.sleep(0)
+    return found
+
+
 def known(filter: Filter, existing: Mapping[str, Segment]) -> Readable:
     """A filter that was saved, with all segments that it names, and those that they name."""
     others: dict[str, Filter] = {}
@@ -133,7 +145,8 @@ async def read(
             for one in filter.mentions
             if one.kind == "segment" and one.id in existing and existing[one.id].kind == "frozen"
         ]
-    errors = errors or _tangled(filter, existing, own_id)
+    if not errors and (filter.segments or own_id is not None):
+        errors = _tangled(filter, await filters_of(existing), existing, own_id)
     if errors:
         raise _invalid(errors)
     frozen_id = frozen.id if frozen is not None and frozen.is_settled else None
@@ -227,11 +240,13 @@ DOUBTS = {
 
 
 def _tangled(
-    filter: Filter, existing: Mapping[str, Segment], own_id: str | None
+    filter: Filter,
+    filters: Mapping[str, Filter],
+    existing: Mapping[str, Segment],
+    own_id: str | None,
 ) -> list[FieldError]:
     """A circle of segments that name one another, or more of them than can be looked through: also
     for those that name the one which gets this filter."""
-    filters = {id: stored(segment.filter) for id, segment in existing.items()}
     for one in filter.mentions:
         if one.kind == "segment" and (way := _way(one.id, own_id, filters)):
             named = " → ".join(existing[id].name for id in way)
@@ -288,21 +303,31 @@ def _excess(extent: tuple[int, int]) -> str | None:
     return None
 
 
-def naming(id: str, existing: Mapping[str, Segment]) -> list[str]:
+async def naming(id: str, existing: Mapping[str, Segment]) -> list[str]:
     """The ids of the segments that name this one."""
-    return [one.id for one in existing.values() if id in stored(one.filter).segments]
+    return (await _namers(existing))[id]
 
 
-def leading_to(id: str, existing: Mapping[str, Segment]) -> list[str]:
+async def leading_to(id: str, existing: Mapping[str, Segment]) -> list[str]:
     """Likewise, and of those that name these: all whose members change with its filter. Who is in a
     frozen segment does not, once that is known."""
+    namers = await _namers(existing)
     found: list[str] = []
     waiting = [id]
     while waiting:
-        new = [one for one in naming(waiting.pop(), existing) if one not in found]
+        new = [one for one in namers[waiting.pop()] if one not in found]
         found += new
         waiting += new
     return [one for one in found if not existing[one].is_settled]
+
+
+async def _namers(existing: Mapping[str, Segment]) -> defaultdict[str, list[str]]:
+    """Segment → the ids of those that name it."""
+    found = defaultdict[str, list[str]](list)
+    for id, filter in (await filters_of(existing)).items():
+        for named in filter.segments:
+            found[named].append(id)
+    return found
 
 
 # --- their contacts -------------------------------------------------------------------------------

@@ -140,6 +140,7 @@ async def index(call: Call) -> Response:
         limit=query.limit + 1,
     )
     existing = await store.of_workspace(call.db, workspace_id=call.member.workspace_id)
+    await segments.filters_of(existing)  # with turns for others; below they are in memory
     counted = await _counts(call)
     return paging.page(call, query, found, lambda segment: resource(segment, existing, counted))
 
@@ -195,7 +196,8 @@ async def update(call: Call) -> Response:
             call.db, workspace_id=workspace_id, id=segment.id, name=new.name
         )
     else:
-        ids = [segment.id, *segments.leading_to(segment.id, existing)]
+        leading = await segments.leading_to(segment.id, existing)
+        ids = [segment.id, *leading]
         await audiences.require_sender(call.db, call.member, segment_ids=ids)
         changed = await store.refill(
             call.db,
@@ -207,7 +209,7 @@ async def update(call: Call) -> Response:
             starts=call.query(Saving).start_automations,
             fill_to=await membership.fill_to(call.db),
         )
-        await _refill(call, changed, {**existing, segment.id: changed})
+        await _refill(call, changed, leading, {**existing, segment.id: changed})
     before, after = written(segment, existing), written(changed, existing)
     await call.note("segment.updated", segment.id, before, after)
     return await _shown(call, changed, existing)
@@ -218,7 +220,7 @@ async def _refuse_followed(call: Call, segment: Segment, existing: Mapping[str, 
     following = await definitions.following_segment(
         call.db, workspace_id=call.member.workspace_id, segment_id=segment.id
     )
-    naming = [existing[id].name for id in segments.naming(segment.id, existing)]
+    naming = [existing[id].name for id in await segments.naming(segment.id, existing)]
     users = [
         *(f"{name} names this segment" for name in naming),
         *(f"{name} follows who enters this segment or leaves it" for name in following),
@@ -228,9 +230,10 @@ async def _refuse_followed(call: Call, segment: Segment, existing: Mapping[str, 
         raise Problem("invalid", "The segment cannot be saved; see errors.", errors=errors)
 
 
-async def _refill(call: Call, changed: Segment, existing: Mapping[str, Segment]) -> None:
+async def _refill(
+    call: Call, changed: Segment, leading: Sequence[str], existing: Mapping[str, Segment]
+) -> None:
     """Fill it, and those whose filters lead to it."""
-    leading = segments.leading_to(changed.id, existing)
     workspace_id = call.member.workspace_id
     if leading:
         await store.refill_again(
@@ -273,7 +276,7 @@ async def uses(call: Call) -> Response:
 async def _users(call: Call, segment: Segment, existing: Mapping[str, Segment]) -> list[str]:
     workspace_id, id = call.member.workspace_id, segment.id
     return [
-        *segments.naming(id, existing),
+        *await segments.naming(id, existing),
         *await audiences.naming(call.db, workspace_id, segment_id=id),
         *await definitions.naming_segment(call.db, workspace_id=workspace_id, segment_id=id),
     ]

@@ -10,7 +10,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from app.audience import topics
-from app.audience.segments import stored
+from app.audience.segments import filters_of
 from app.broadcasts import audience as audiences
 from app.database.db import new_id
 from app.definitions import findings
@@ -118,7 +118,7 @@ async def remove(call: Call) -> Response:
     users = [
         *await templates.naming_topic(call.db, **of, topic_id=topic.id, channels=CHANNELS),
         *await definitions.mentioning(call.db, **of, id=topic.id),
-        *(one.id for one in existing.values() if topic.id in dict(stored(one.filter).topics)),
+        *(id for id, one in (await filters_of(existing)).items() if topic.id in dict(one.topics)),
         *await audiences.naming(call.db, workspace_id, topic_id=topic.id),
     ]
     if users:
@@ -139,7 +139,7 @@ async def _refuse_used(call: Call, topic: Topic, left: Sequence[str]) -> None:
         users = await templates.naming_topic(call.db, **of, topic_id=topic.id, channels=left)
         existing = await segments.of_workspace(call.db, **of)
         asked = {(topic.id, channel) for channel in left}
-        users += [one.id for one in existing.values() if asked & stored(one.filter).topics]
+        users += [id for id, one in (await filters_of(existing)).items() if asked & one.topics]
         users += await audiences.about_topic(call.db, **of, topic_id=topic.id, channels=left)
         users += await findings.about_topic(call.db, **of, topic_id=topic.id, channels=left)
     if users:

@@ -199,7 +199,7 @@ class World:
             }
             saved = await (store.insert if own is None else store.refill)(db, **given)
             known = {**existing, saved.id: saved}
-            led = segments.leading_to(saved.id, known)
+            led = await segments.leading_to(saved.id, known)
             await store.refill_again(
                 db, workspace_id=self.workspace_id, ids=led, fill_to=saved.fill_to
             )

@@ -1,7 +1,11 @@
-"""The past of contacts, as much of it as a filter asks for and memory holds."""
+"""Which segments name which, and the past of contacts, as much of it as a filter asks for and
+memory holds."""
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +16,10 @@ from app.audience.segments import Past, Readable
 from app.audience.workspace_context import WorkspaceContext
 from app.machine import document
 from app.machine.program import Json
+from app.machine.segment_filter import Filter
 from app.process import Process
 from app.store import contact_past, contacts
+from tests.audience.test_dates import WATCH
 
 LARGE = {"text": "é" * 30_000}  # two bytes each
 ORDERED = {"event": "order", "count": {"op": "gte", "value": 3}}
@@ -87,3 +93,32 @@ async def test_the_pasts_of_a_few_are_in_memory_at_a_time(
     assert sorted(past.id for past in found) == sorted(ids)
     assert [len(past.events) for past in found] == [1] * 5
     assert loaded == [2, 2, 1]
+
+
+async def test_who_leads_to_a_segment_is_found_in_one_reading_of_all_with_turns_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tagged = {"path": "contact.tags", "op": "contains", "value": "vip"}
+    filters = [tagged, *({"not": {"segmentId": f"seg_{number}"}} for number in range(199))]
+    texts = {f"seg_{number}": document.dumps(one).decode() for number, one in enumerate(filters)}
+    existing = {id: replace(WATCH, id=id, kind="live", filter=text) for id, text in texts.items()}
+    turns, read_at, stored = 0, [], segments.stored
+
+    async def tick() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def reading(text: str) -> Filter:
+        read_at.append(turns)
+        return stored(text)
+
+    monkeypatch.setattr(segments, "stored", reading)
+    ticking = asyncio.create_task(tick())
+    assert await segments.leading_to("seg_0", existing) == [*existing][1:]
+    ticking.cancel()
+    assert len(read_at) == 200
+    assert max(Counter(read_at).values()) <= segments.TURN
+    assert await segments.naming("seg_7", existing) == ["seg_8"]
+    assert await segments.naming("seg_199", existing) == []
