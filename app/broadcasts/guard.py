@@ -82,15 +82,12 @@ async def room(
 
 async def made(process: Process, db: Handle, workspace_id: str) -> UnderWay:
     """The messages that the workspace's broadcasts have made and that are yet to be counted."""
-    messages = operators = 0
-    for one in await broadcasts.sending(db, workspace_id=workspace_id):
-        which: BroadcastKey = {"workspace_id": workspace_id, "broadcast_id": one.id}
-        count = await recipients.uncounted(db, **which, limit=MOST)
-        provider = await providers.of(process, db, workspace_id, one.channel)
-        messages += count
+    counted, operators = await recipients.uncounted_by_channel(db, workspace_id=workspace_id), 0
+    for channel, messages in counted.items():
+        provider = await providers.of(process, db, workspace_id, channel)
         if provider is not None and providers.is_operators(process, provider):
-            operators += count
-    return UnderWay(messages, operators)
+            operators += messages
+    return UnderWay(counted.total(), operators)
 
 
 WITHOUT_ROOM: Mapping[Reason, str] = {

@@ -252,20 +252,43 @@ async def queued(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int
     return counted
 
 
+# What no quota has counted yet: an attempt is counted before its first try. Each is looked up by
+# itself: joined, all attempts of the workspace might be read, and for each broadcast again.
+UNCOUNTED = f"""
+    FROM broadcast_recipients r
+    WHERE r.workspace_id = :workspace_id AND {QUEUED}
+      AND 0 < (SELECT count(*) FROM delivery_attempts a
+               WHERE a.workspace_id = :workspace_id AND a.message_id = r.message_id
+                 AND a.finished_at IS NULL AND a.tries = 0)
+"""
+
+
 async def uncounted(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int) -> int:
-    """How many of them no quota has counted yet, up to `limit`: an attempt is counted before its
-    first try."""
+    """How many of them no quota has counted yet, up to `limit`."""
     return await db.count(
-        f"""
-        SELECT r.contact_id FROM broadcast_recipients r
-        JOIN delivery_attempts a ON a.workspace_id = r.workspace_id AND a.message_id = r.message_id
-        WHERE r.workspace_id = :workspace_id AND r.broadcast_id = :broadcast_id AND {QUEUED}
-          AND a.finished_at IS NULL AND a.tries = 0
-        """,
+        f"SELECT r.contact_id {UNCOUNTED} AND r.broadcast_id = :broadcast_id",
         most=limit,
         workspace_id=workspace_id,
         broadcast_id=broadcast_id,
     )
+
+
+async def uncounted_by_channel(db: Handle, *, workspace_id: str) -> Counter[str]:
+    """Likewise of all broadcasts that are being sent, of which there may be a thousand. Without its
+    template none is."""
+    rows = await db.fetch_tuples(
+        f"""
+        SELECT t.channel, (SELECT count(*) {UNCOUNTED} AND r.broadcast_id = b.id) AS messages
+        FROM broadcasts b
+        JOIN templates t ON t.workspace_id = b.workspace_id AND t.id = b.template_id
+        WHERE b.workspace_id = :workspace_id AND b.state = 'SENDING'
+        """,
+        workspace_id=workspace_id,
+    )
+    counted = Counter[str]()
+    for channel, messages in rows:
+        counted[channel] += messages
+    return counted
 
 
 async def unsent(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int) -> list[str]:

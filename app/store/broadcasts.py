@@ -221,26 +221,6 @@ def _room(workspace_id: str) -> str:
     return f"broadcasts|{workspace_id}"
 
 
-@dataclass(frozen=True, slots=True)
-class Sending:
-    id: str
-    channel: str
-
-
-async def sending(db: Handle, *, workspace_id: str) -> list[Sending]:
-    """The broadcasts whose messages are being made and sent. Without its template none is."""
-    return await db.fetch_all_as(
-        Sending,
-        """
-        SELECT b.id, t.channel
-        FROM broadcasts b
-        JOIN templates t ON t.workspace_id = b.workspace_id AND t.id = b.template_id
-        WHERE b.workspace_id = :workspace_id AND COALESCE(b.state = 'SENDING', FALSE)
-        """,
-        workspace_id=workspace_id,
-    )
-
-
 UNFINISHED = "COALESCE(state IN ('DRAFT', 'SCHEDULED', 'SENDING', 'PAUSED'), FALSE)"
 
 

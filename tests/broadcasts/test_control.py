@@ -12,11 +12,11 @@ import pytest
 
 from app.accounts import closure
 from app.billing import quotas
-from app.billing.quotas import Room
+from app.billing.quotas import Room, UnderWay
 from app.broadcasts import guard, sending
 from app.config.plans import PLANS, Plan
 from app.machine.reasons import Reason
-from app.messages import delivery
+from app.messages import delivery, providers
 from app.process import Process
 from app.providers import inbox
 from app.store import jobs, usage
@@ -419,6 +419,26 @@ async def test_two_broadcasts_at_once_take_no_more_than_the_quota_has_room_for(
     assert [one["state"] for one in shown] == ["SENT", "PAUSED"]
     assert sum(one["progress"]["sent"] for one in shown) == 6
     assert sum(one["progress"]["pending"] for one in shown) == 4
+
+
+async def test_what_all_broadcasts_have_made_is_asked_for_at_once(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of a thousand asked for each of a thousand, in every batch."""
+    await people(cast, 2)
+    for _ in range(3):
+        await begun(cast, process)
+    await stepped(process, 2)
+    asked, of = [], providers.of
+
+    async def counting(*given: Any) -> Any:
+        asked.append(given[-1])
+        return await of(*given)
+
+    monkeypatch.setattr(providers, "of", counting)
+    async with process.database.read() as db:
+        made = await guard.made(process, db, cast.ed.workspace_id)
+    assert (made, asked) == (UnderWay(6, 6), ["email"])
 
 
 async def test_what_is_tried_again_takes_no_room_twice(

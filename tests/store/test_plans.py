@@ -804,6 +804,14 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         lambda db: broadcast_recipients.queued(db, **OF_BROADCAST, limit=9),
         ["workspace_id broadcast_id status"],
     ),
+    "what a broadcast has made and no quota has counted": (
+        lambda db: broadcast_recipients.uncounted(db, **OF_BROADCAST, limit=9),
+        ["workspace_id broadcast_id status message_id"],
+    ),
+    "what broadcasts have made and no quota has counted": (
+        lambda db: broadcast_recipients.uncounted_by_channel(db, **ACME),
+        ["workspace_id state broadcast_id status message_id"],
+    ),
     "what became of a broadcast's newest messages": (
         lambda db: broadcast_recipients.outcomes(db, **OF_BROADCAST, after="msg_15000", limit=9),
         ["workspace_id broadcast_id message_id"],
