@@ -45,6 +45,7 @@ from app.web.routing import Call, post
 
 SAMPLES = 3
 LOOKED_AT = 200  # contacts, for samples
+LONGEST = 2_000_000  # characters of samples: after these there is none
 NOT_YET = "The broadcast is paused, but what a worker had in hand before may still go out."
 CODES = {
     Reason.SUPPRESSED_UNVERIFIED: "forbidden",
@@ -69,7 +70,7 @@ class BroadcastPreview(Shape):
     `capped` would be so when the message leaves: at `sendAt`, its local time or the end of quiet
     hours. `refusal` is why it could not be scheduled now: a `sendAt` that has passed, a quota, an
     address that no owner has verified, or no provider for the channel. `samples` are rendered for
-    the newest contacts who can be written to."""
+    the newest contacts who can be written to: up to three, fewer where they are very long."""
 
     audience: AudienceCounts
     is_complete: bool
@@ -127,7 +128,7 @@ async def preview(call: Call) -> Response:
     """Preview who would get it, who would not and why, and what it would say; nothing is
     written."""
     looked = await _look(call)
-    workspace_id, samples = call.member.workspace_id, []
+    workspace_id, samples, length = call.member.workspace_id, [], 0
     newest = await segments.page(
         call.process.database,
         looked.audience.readable,
@@ -142,6 +143,9 @@ async def preview(call: Call) -> Response:
         wanted = Preview(contactId=contact_id)
         parts = await rendered(call.process, workspace_id, looked.template.id, wanted)
         samples.append({"contactId": contact_id, "rendered": parts})
+        length += sum(len(part.get("rendered") or "") for part in parts.values())
+        if length >= LONGEST:
+            break
     refusal = looked.refusal
     return reply.ok(
         {

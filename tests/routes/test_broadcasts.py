@@ -220,6 +220,21 @@ async def test_a_preview_counts_the_audience_by_reason_and_shows_what_it_says(ca
     assert subjects == {ada: "News for Ada", bob: "News for Bob"}
 
 
+async def test_a_preview_renders_no_more_samples_than_come_to_a_few_megabytes(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kilobyte of Liquid makes a million characters of each part."""
+    for name in ("ada", "bob", "cat", "dan"):
+        await person(cast, name)
+    path = f"/broadcasts/{(await broadcast(cast))['id']}/preview"
+    whole = (await cast.vic.made(path, None))["samples"]
+    assert len(whole) == 3
+    parts = [part.get("rendered") or "" for part in whole[0]["rendered"].values()]
+    for longest, samples in ((sum(map(len, parts)), 1), (sum(map(len, parts)) + 1, 2)):
+        monkeypatch.setattr("app.routes.broadcast_acts.LONGEST", longest)
+        assert (await cast.vic.made(path, None))["samples"] == whole[:samples]
+
+
 async def test_what_nobody_has_verified_is_refused_beforehand(cast: Cast, process: Process) -> None:
     await person(cast, "ada")
     path = f"/broadcasts/{(await broadcast(cast))['id']}"
