@@ -25,6 +25,7 @@ from app.store.segments import Segment
 # time zones.
 Key: TypeAlias = tuple[str, str, datetime | str]
 _HALF_A_YEAR = timedelta(days=183)
+TURN = 50  # contacts that are judged at a stretch
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +94,14 @@ async def judge(
     awaited = {(one.contact_id, one.segment_id): one.next_at for one in held}
     new: list[Occasion] = []  # and known ones, of which another key is new
     judged, dues, missed = [], [], []
+    resources = [shapes.resource(row, ()) for row in rows]
     for watch in watches:
-        await asyncio.sleep(0)  # of hundreds of contacts each takes milliseconds
         trigger = document.parse(watch.filter.encode())
         field = occasions.field(trigger)
         name = segment_changes.metadata(field) if field is not None else None
-        for row in rows:
-            contact = shapes.resource(row, ())
+        for place, (row, contact) in enumerate(zip(rows, resources, strict=True)):
+            if place % TURN == 0:  # an import has hundreds
+                await asyncio.sleep(0)
             date = _Date(
                 row.id,
                 watch.definition_id or "",
