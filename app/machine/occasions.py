@@ -10,7 +10,6 @@ import heapq
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from dataclasses import field as dataclass_field
 from datetime import UTC, datetime, time, timedelta
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -85,36 +84,15 @@ class Dates:
     offset: timedelta
     time_of_day: time | None
     repeats: bool
-    first: datetime | None = dataclass_field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "first", self._at(0))
+    first: datetime | None  # occasion
 
     def at(self, years: int = 0) -> datetime | None:
         """The occasion so many years after the first; None when there is none."""
         if not years:
             return self.first
-        return self._at(years) if self.repeats else None
-
-    def _at(self, years: int) -> datetime | None:
-        if self.read is None:
+        if not self.repeats:
             return None
-        is_exact = self.time_of_day is None and bool(self.offset % DAY)
-        try:
-            local = self.read
-            if local.tzinfo is not None:
-                if is_exact and not years:
-                    return local + self.offset
-                local = local.astimezone(self.zone).replace(tzinfo=None)
-            local = calendar.years_later(local, years)
-            if is_exact:
-                return calendar.instant(local, self.zone) + self.offset
-            local += self.offset  # days of the calendar
-            if self.time_of_day is not None:
-                local = datetime.combine(local.date(), self.time_of_day)
-            return calendar.instant(local, self.zone)
-        except (OverflowError, ValueError):  # beyond the calendar
-            return None
+        return _occasion(self.read, self.zone, self.offset, self.time_of_day, years)
 
     def after(self, moment: datetime) -> Iterator[datetime]:
         """The occasions after that, in their order."""
@@ -145,6 +123,33 @@ class Dates:
         return max(0, round((moment - self.first) / _MEAN_YEAR))
 
 
+def _occasion(
+    read: datetime | None,
+    zone: ZoneInfo,
+    offset: timedelta,
+    time_of_day: time | None,
+    years: int = 0,
+) -> datetime | None:
+    if read is None:
+        return None
+    is_exact = time_of_day is None and bool(offset % DAY)
+    try:
+        local = read
+        if local.tzinfo is not None:
+            if is_exact and not years:
+                return local + offset
+            local = local.astimezone(zone).replace(tzinfo=None)
+        local = calendar.years_later(local, years)
+        if is_exact:
+            return calendar.instant(local, zone) + offset
+        local += offset  # days of the calendar
+        if time_of_day is not None:
+            local = datetime.combine(local.date(), time_of_day)
+        return calendar.instant(local, zone)
+    except (OverflowError, ValueError):  # beyond the calendar
+        return None
+
+
 def dates(trigger: Mapping[str, Json], contact: Mapping[str, Json], workspace: str | None) -> Dates:
     """The date of a contact that the trigger looks for."""
     zone = zone_of(trigger, contact, workspace)
@@ -155,13 +160,16 @@ def dates(trigger: Mapping[str, Json], contact: Mapping[str, Json], workspace: s
         moment = calendar.read(text, zone)
         # A day is that day wherever it is, also where its midnight was skipped.
         read = moment and (calendar.local(text) or moment)
-    offset, at = trigger.get("offset"), trigger.get("time")
+    looked_for = trigger["field"], trigger.get("offset"), trigger.get("time")
+    offset = read_offset(looked_for[1] or "P0D")
+    time_of_day = None if looked_for[2] is None else time.fromisoformat(looked_for[2])
     return Dates(
-        looked_for=(trigger["field"], offset, at),
+        looked_for=looked_for,
         read=read,
         zone=zone,
-        offset=read_offset(offset or "P0D"),
-        time_of_day=None if at is None else time.fromisoformat(at),
+        offset=offset,
+        time_of_day=time_of_day,
+        first=_occasion(read, zone, offset, time_of_day),
         # Many programs write a time of the year 1 where there is none: it is no anniversary.
         repeats=trigger.get("repeat") == YEARLY and read is not None and read.year > 1,
     )

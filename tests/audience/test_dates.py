@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -48,8 +47,8 @@ WATCH = Segment(
 
 
 def of(at: datetime | None, *, repeats: bool = False) -> occasions.Dates:
-    looked_for = ("metadata.renewsAt", None, None)
-    return occasions.Dates(looked_for, at, ZoneInfo("UTC"), timedelta(), None, repeats)
+    trigger = {**TRIGGER, "repeat": occasions.YEARLY if repeats else None}
+    return occasions.dates(trigger, {"metadata": {"renewsAt": at}}, "UTC")
 
 
 VALUE, VALUE_NOW = of(AT).value_at(AT), of(NOW).value_at(NOW)
