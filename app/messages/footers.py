@@ -20,10 +20,10 @@ from app.machine.content import Message, PartError
 from app.machine.program import Facts, Json
 from app.machine.text import replace_unstorable
 from app.machine.visible import shows_link, words
-from app.providers.styling import inlined, is_too_large, work
+from app.providers.styling import inlined, weighed
 
 LONGEST_HTML = 8 * 1024  # characters that are judged, a few times, on an event loop
-# Of styling.work at a time there, which cannot be interrupted: a newsletter takes less than one
+# Of styling.weighed at a time there, which cannot be interrupted: a newsletter takes less than one
 # millisecond, what was made to take long up to eight.
 MOST_INLINED = 300_000
 EXAMPLE: Final = "example"  # the token of links in what is not sent to a recipient
@@ -99,10 +99,10 @@ def finish(
 def styled(markup: str) -> str | None:
     """The HTML with its style sheets in the elements, where that takes too long for an event loop;
     as it is, where no time is left for it."""
-    taken = work(markup)
-    if taken <= MOST_INLINED or is_too_large(markup):
+    weight = weighed(markup)
+    if weight is None or weight <= MOST_INLINED:
         return None
-    effort.yield_beyond(MOST_INLINED, taken)
+    effort.yield_beyond(MOST_INLINED, weight)
     return _inlined(replace_unstorable(markup))
 
 
@@ -234,12 +234,12 @@ def _lacking(markup: str, footer: Footer, *, unjudged: bool = False) -> tuple[La
     elements, if that was tried; `unjudged`: of a document for which that is too much, by what its
     style sheets say. Otherwise such a one lacks everything."""
     unseen = _unseen(markup, footer)
-    taken = work(markup)
-    if not taken or unseen == EMPTY:
+    weight = weighed(markup)
+    if weight == 0 or unseen == EMPTY:
         return unseen, None
-    if is_too_large(markup):
+    if weight is None:
         return (unseen if unjudged else EMPTY), None
-    effort.yield_beyond(MOST_INLINED, taken)
+    effort.yield_beyond(MOST_INLINED, weight)
     storable = replace_unstorable(markup)
     written = _inlined(storable)
     if written is storable:  # it could not be done after all

@@ -10,6 +10,7 @@ import logging
 import re
 from collections import Counter
 from dataclasses import dataclass
+from itertools import islice
 
 from css_inline import CSSInliner, InlineError
 
@@ -18,7 +19,7 @@ log = logging.getLogger(__name__)
 LONGEST = 512 * 1_024  # characters; readers cut a mail off long before
 MOST_TAGS = 2_000  # counted wherever they stand, so that no nesting is deeper
 MOST_WORK = 3_000_000  # tags times characters of style sheets
-MOST_REOPENED = 10_000_000  # of `work`, where elements may be opened anew: 0.14 seconds
+MOST_REOPENED = 10_000_000  # of weight, where elements may be opened anew: 0.14 seconds
 
 _TAG = re.compile(r"<[a-zA-Z]")
 _STYLE = re.compile(r"<style(?=[\s/>]).*?(?:</style(?=[\s/>])|\Z)", re.IGNORECASE | re.DOTALL)
@@ -35,7 +36,7 @@ _INLINER = CSSInliner(
 def inlined(markup: str) -> str:
     """The same document when it has no style sheet, or is too large for this, or would become so:
     a tag that is never ended may be opened anew in each element that follows."""
-    if not _STYLE.search(markup) or is_too_large(markup):
+    if not weighed(markup, roughly=True):
         return markup
     try:
         made = _INLINER.inline(markup)
@@ -45,32 +46,24 @@ def inlined(markup: str) -> str:
     return made if len(made) <= LONGEST else markup
 
 
-def is_too_large(markup: str) -> bool:
-    """Whether its style sheets, if it has any, would cost too much to be written into elements."""
-    styles = _styles(markup)
-    if not styles:
-        return False
-    tags = sum(1 for _ in _TAG.finditer(markup))
-    if len(markup) > LONGEST or tags > MOST_TAGS or tags * styles > MOST_WORK:
-        return True
-    most = _Reopened(len(_OPENING.findall(markup)), len(markup))
-    if _work(markup, styles, most) <= MOST_REOPENED:  # whatever is ended
-        return False
-    reopened = _reopened(markup)
-    return reopened.count > 0 and _work(markup, styles, reopened) > MOST_REOPENED
-
-
-def work(markup: str) -> int:
-    """The cost of inlining, before it is done: 100,000 take one to three milliseconds where each
+def weighed(markup: str, *, roughly: bool = False) -> int | None:
+    """The cost of inlining, before it is done: 0 without a style sheet, None for a document that is
+    left as it is, for it would cost too much. 100,000 take one to three milliseconds where each
     rule is about each element, and a tenth of that in a newsletter. A tag that ends nothing costs,
-    too: some make an element."""
-    styles = _styles(markup)
-    return _work(markup, styles, _reopened(markup)) if styles else 0
+    too: some make an element. `roughly`: at most so much, whatever is ended.
 
-
-def _styles(markup: str) -> int:
-    """The characters of its style sheets."""
-    return sum(len(found[0]) for found in _STYLE.finditer(markup))
+    It is asked on the loop for each mail, so what takes a while comes last."""
+    styles = sum(len(found[0]) for found in _STYLE.finditer(markup))
+    if not styles:
+        return 0
+    tags = sum(1 for _ in islice(_TAG.finditer(markup), MOST_TAGS + 1))
+    if len(markup) > LONGEST or tags > MOST_TAGS or tags * styles > MOST_WORK:
+        return None
+    reopened = _Reopened(len(_OPENING.findall(markup)), len(markup))
+    if not roughly or _weight(markup, styles, reopened) > MOST_REOPENED:
+        reopened = _reopened(markup)
+    weight = _weight(markup, styles, reopened)
+    return None if reopened.count and weight > MOST_REOPENED else weight
 
 
 # --- elements that are opened anew ----------------------------------------------------------------
@@ -85,7 +78,7 @@ class _Reopened:
     characters: int
 
 
-def _work(markup: str, styles: int, reopened: _Reopened) -> int:
+def _weight(markup: str, styles: int, reopened: _Reopened) -> int:
     return markup.count("<") * (styles * (1 + reopened.count) + reopened.characters // 8)
 
 
@@ -124,7 +117,7 @@ def _reopened(markup: str) -> _Reopened:
             elif name in _FORMATTING and alike[tag] < _ALIKE:
                 alike[tag] += 1
                 count, characters = count + 1, characters + len(tag)
-    return _Reopened(count + (link > 0), characters + link)
+    return _Reopened(count + (link > 0), min(characters + link, len(markup)))
 
 
 def _left_open(markup: str, position: int) -> tuple[list[tuple[str, str]], int]:

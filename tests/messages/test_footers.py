@@ -137,6 +137,21 @@ def test_no_html_is_finished_on_the_loop_for_long(count: int, footer: Footer | N
     assert time.thread_time() - began < 0.05
 
 
+@pytest.mark.alone
+@pytest.mark.parametrize("piece", ["<b>x</b>", "<b a='", "</b>x"])
+def test_what_is_left_as_it_was_written_is_not_weighed_on_the_loop(piece: str) -> None:
+    """Each of its elements would be read for that, for each message: an eighth of a second."""
+    some = piece * (50_000 // len(piece))
+    markup = f"<style>p{{}}</style>{{% for one in (1..10) %}}{some}{{% endfor %}}"
+    content = {"subject": "s", "text": "x", "html": markup}
+    footers.finish("email", content, NO_FACTS, None)  # compiled
+    began = time.thread_time()
+    with contextlib.suppress(effort.Exceeded):
+        made = effort.attempt(0.005, lambda: footers.finish("email", content, NO_FACTS, None))
+        assert made.styled is None
+    assert time.thread_time() - began < 0.02
+
+
 NO_FACTS: Facts = dict.fromkeys(("contact", "workspace", "trigger", "run", "steps", "now"))
 RULES = "".join(f".a{number}{{color:red}}" for number in range(50))
 
