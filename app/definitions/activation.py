@@ -31,6 +31,7 @@ TRANSITIONS: Mapping[str, Sequence[str]] = {
     "ARCHIVED": (),
 }
 LIVE = ("ACTIVE", "PAUSED")  # runs may exist, so what they walk is checked and versioned
+STOPPED = ("PAUSED", "ARCHIVED")
 MAX_BYTES = 256 * 1024
 MAX_TEXTS = 10_000  # each may be Liquid, and is an object of its own where the definition is kept
 EMPTY: Mapping[Shape, str] = {"graph": '{"nodes":[],"edges":[]}', "steps": "[]"}
@@ -145,10 +146,14 @@ async def _body_and_findings(
     run_cases: RunCases,
 ) -> tuple[str, list[Finding]]:
     """The body as it will be stored, and what is found in it: all of it in a DRAFT, nothing in what
-    is ARCHIVED, else the warnings. Raises Problem `invalid` for what cannot be saved,
-    `not_activatable` for what cannot run; Heavy."""
+    is ARCHIVED or stops as it is, else the warnings. Raises Problem `invalid` for what cannot be
+    saved, `not_activatable` for what cannot run; Heavy."""
     sealed, unkept = _sealed(process, workspace_id, row, draft)
     wrong, body = [*draft.wrong, *unkept], _written(sealed)
+    is_kept = (body, draft.trigger) == (row.body, row.trigger_config)
+    if draft.state in STOPPED and is_kept and draft.signing_secret is None and not wrong:
+        # It is not judged to be stopped: the flow that fills the workspace's queue may be this one.
+        return body, []
     opened = credentials.opened(process.vault, workspace_id, row.id, document.parse(body.encode()))
     compiled = checking.NOTHING
     if draft.whole:

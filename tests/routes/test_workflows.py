@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import re
 from collections.abc import AsyncIterator
@@ -10,8 +11,11 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.definitions import findings
 from app.process import Process
 from app.routes import definitions
+from app.runtime import compute
+from app.runtime.compute import Compute, Job
 from tests.cast import SEND_HELLO, Cast, any_address, settle
 from tests.cast import client as cast_client
 
@@ -295,6 +299,35 @@ async def test_an_archived_workflow_is_final_and_its_runs_are_cancelled(
     again = {"state": "ARCHIVED", "name": "Again"}
     assert refused(await cast.ed.patch(url, again)) == (409, "conflict")
     assert (await cast.ed.read(url))["state"] == "ARCHIVED"
+
+
+@pytest.mark.parametrize("state", ["PAUSED", "ARCHIVED"])
+async def test_a_workflow_is_stopped_whatever_waits_to_be_computed(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    """The messages that fill the queue may be those of the workflow itself."""
+    steps = [{"type": "add_tag", "tag": f"{number:03}"} for number in range(300)]
+    assert len(str(steps)) > findings.LARGE
+    url = f"{WORKFLOWS}/{(await activated(cast, steps=steps))['id']}"
+    monkeypatch.setattr(Compute, "_serve", lambda _: asyncio.sleep(600))
+    job = Job(cast.ed.workspace_id, abs, (1,), compute.WAITING_SECONDS / 2)
+    waiting = [asyncio.create_task(process.compute.apart(job)) for _ in range(2)]
+    try:
+        judged = await cast.ed.patch(url, {"name": "Another"})
+        stopped = await cast.ed.patch(url, {"state": state})
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+    assert judged.status_code == 429
+    assert (stopped.status_code, stopped.json()["state"]) == (200, state), stopped.text
+
+
+async def test_what_changes_as_it_is_stopped_is_judged(cast: Cast) -> None:
+    url = f"{WORKFLOWS}/{(await activated(cast))['id']}"
+    response = await cast.ed.patch(url, {"state": "PAUSED", "steps": [{"type": "wait"}]})
+    assert pointers(response, "not_activatable") == ["/steps/0/duration"]
+    assert (await cast.ed.read(url))["state"] == "ACTIVE"
 
 
 async def test_there_is_no_delete(cast: Cast) -> None:
