@@ -1,5 +1,5 @@
 """A file of contacts comes in: read as a stream, checked row by row, stored five hundred at a time,
-or fewer where many segments name what it changes.
+or fewer where they are long, or many segments name what it changes.
 
 Each batch is a transaction of its own, so what was read is kept when the rest cannot be; a file may
 be sent again, and changes nothing the second time.
@@ -48,6 +48,7 @@ from app.store.topics import Topic
 log = logging.getLogger(__name__)
 
 BATCH = 500
+BATCH_BYTES = 4 * 1024 * 1024  # of the file: with the row that goes beyond, a batch is stored
 TURN_SECONDS = 0.002  # of checking rows; then others of this process have their turn
 PROGRESS_SECONDS = 2.0
 # While it sends, a client may not read: what is told early must fit into the buffers in between.
@@ -142,12 +143,13 @@ async def run(
         try:
             async for piece in pieces:
                 for start in range(0, len(piece), PART_BYTES):
-                    await work.read(rows.reader.feed(piece[start : start + PART_BYTES]))
+                    part = piece[start : start + PART_BYTES]
+                    await work.read(rows.reader.feed(part), len(part))
                     if work.mostly_fails:
                         raise Problem("invalid", NO_CONTACTS)
                 if line := work.progress(progress_seconds):
                     yield line
-            await work.read(rows.reader.end())
+            await work.read(rows.reader.end(), 0)
             rows.end()
             await work.flush()
         except Problem as problem:
@@ -196,6 +198,7 @@ class _Import:
         self._starts = starts
         self._by = None if self._dry_run else by
         self._batch: list[tuple[int, Entry]] = []
+        self._batch_bytes = 0  # read since the one before
         self._most = BATCH  # rows of one
         self._turn_ends_at = time.monotonic() + TURN_SECONDS
         self._counts: Counter[str] = Counter()
@@ -221,7 +224,9 @@ class _Import:
         self.reported_bytes += len(line)
         return line
 
-    async def read(self, records: Iterator[Record]) -> None:
+    async def read(self, records: Iterator[Record], length: int) -> None:
+        """Take the rows that so many bytes of the file have ended."""
+        self._batch_bytes += length
         for record in records:
             values = self._rows.values(record)
             if isinstance(values, Mapping):
@@ -232,7 +237,7 @@ class _Import:
                     self._batch.append((record.number, entry))
             elif values is not None:
                 self._fail(record.number, values)
-            if len(self._batch) >= self._most:
+            if len(self._batch) >= self._most or self._batch_bytes >= BATCH_BYTES:
                 await self.flush()
             await self._leave_a_turn()
         await self._leave_a_turn()  # of lines that are blank, or go on
@@ -243,7 +248,7 @@ class _Import:
             self._turn_ends_at = time.monotonic() + TURN_SECONDS
 
     async def flush(self) -> None:
-        batch, self._batch = self._batch, []
+        batch, self._batch, self._batch_bytes = self._batch, [], 0
         if not batch:
             return
         outcomes = await self._stored([entry for _, entry in batch])

@@ -118,6 +118,28 @@ async def test_a_file_whose_rows_many_segments_name_is_stored_fewer_at_a_time(
     assert sizes == [10, 4, 4, 2, 4]
 
 
+@pytest.mark.parametrize(("length", "at_once"), [(100, 10), (3_000, 4), (12_000, 1)])
+async def test_a_file_whose_rows_are_long_is_stored_fewer_at_a_time(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch, length: int, at_once: int
+) -> None:
+    """Five hundred of the longest would be hundreds of megabytes of one request."""
+    sizes, upsert = [], upserts.upsert
+
+    async def counted(*given: Any, **more: Any) -> Any:
+        sizes.append(len(given[2]))
+        return await upsert(*given, **more)
+
+    monkeypatch.setattr(upserts, "upsert", counted)
+    monkeypatch.setattr(imports, "BATCH", 10)
+    monkeypatch.setattr(imports, "BATCH_BYTES", 10_000)
+    metadata = {f"n{number}": "x" * 290 for number in range(length // 300)}
+    people = [{"email": f"p{number}@x.test", "metadata": metadata} for number in range(20)]
+    *_, last = await run(process, acme, sheets.json_lines(people), JsonLinesFormat())
+    assert last == totals(created=20)
+    assert at_once - 1 <= max(sizes) <= at_once + 1
+    assert len(sizes) >= 20 // (at_once + 1)
+
+
 async def test_a_dry_run_tells_the_same_and_writes_nothing(process: Process, acme: str) -> None:
     data = sheet("a@x.test,A", "bad,B", "b@x.test,", header="email,firstName")
     await run(process, acme, sheet("b@x.test"))
