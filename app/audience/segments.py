@@ -345,7 +345,8 @@ def _conditions(readable: Readable) -> dict[str, Condition]:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """A page of contacts; `rest` is the id below which there may be more when time ran out."""
+    """A page of contacts; `rest` is the id below which there may be more when time ran out, or
+    these fill a page."""
 
     rows: Sequence[Contact]
     tags: Mapping[str, Sequence[str]]
@@ -390,7 +391,7 @@ async def page(
     async with aclosing(windows):  # what is left in the middle holds its connection until then
         async for db, since, until in windows:
             now = now or await db.now()
-            found = await segments.members(
+            found, cut = await segments.members(
                 db,
                 fitting(db, readable, now),
                 workspace_id=workspace_id,
@@ -402,8 +403,8 @@ async def page(
             ids = [row.id for row in found]
             tags |= await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
             rows += found
-            rest = since
-            if len(rows) == limit:
+            rest = cut or since
+            if cut or len(rows) == limit:
                 break
     return Members(rows, tags, None if len(rows) == limit else rest)
 

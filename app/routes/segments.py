@@ -283,14 +283,14 @@ async def _users(call: Call, segment: Segment, existing: Mapping[str, Segment]) 
 
 
 async def members(call: Call) -> Response:
-    """Newest first. If few of very many contacts fit, a page may have fewer than `limit` items;
-    `nextCursor` goes on all the same."""
+    """Newest first. If few of very many contacts fit, or they are large, a page may have fewer than
+    `limit` items; `nextCursor` goes on all the same."""
     query, workspace_id = call.query(Changing), call.member.workspace_id
     async with call.process.database.read() as db:
         existing = await store.of_workspace(db, workspace_id=workspace_id)
         segment = _found(call, existing)
         if segment.state == "filled":
-            rows = await segment_members.page(
+            rows, rest = await segment_members.page(
                 db,
                 workspace_id=workspace_id,
                 segment_id=segment.id,
@@ -300,7 +300,9 @@ async def members(call: Call) -> Response:
             )
             ids = [row.id for row in rows]
             tags = await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
-            return paging.page(call, query, rows, lambda row: shapes.resource(row, tags[row.id]))
+            return paging.page(
+                call, query, rows, lambda row: shapes.resource(row, tags[row.id]), rest=rest
+            )
     readable = segments.known(segments.stored(segment.filter), existing)
     found = await segments.page(
         call.process.database,

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.database.db import Handle
 from app.store import contacts, keyset
-from app.store.contacts import COLUMNS, Contact
+from app.store.contacts import Contact
 
 # How the texts begin that a search looks at, and that have an index of their own.
 EMAIL = "c.email_key ~>=~ :q_email AND c.email_key ~<~ :q_email_end"
@@ -48,9 +48,9 @@ LEADS = {
 
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[Contact]:
-    """Newest first. Filters: those of CLAUSES; and `metadata`, name → text. Of `updated_after` and
-    what begins with a text, searches.page bounds the cost."""
+) -> tuple[list[Contact], str | None]:
+    """Newest first, as contacts.newest has them. Filters: those of CLAUSES; and `metadata`, name →
+    text. Of `updated_after` and what begins with a text, searches.page bounds the cost."""
     filters = numbered(await keyset.by_time(db, "con", filters))
     return await page_by_walking(db, workspace_id, filters, before, limit)
 
@@ -64,14 +64,14 @@ def numbered(filters: Mapping[str, Any]) -> dict[str, Any]:
 
 async def page_by_walking(
     db: Handle, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[Contact]:
+) -> tuple[list[Contact], str | None]:
     """Walk through the contacts in the order of their ids, until there are enough."""
     looks = {**CLAUSES, **IN_PASSING}
     lead = next((name for name in LEADS if name in filters), None)
     if lead is None:
         narrowed, values = keyset.narrowed(looks, filters, before, "c.id")
         sql = f"""
-            SELECT {COLUMNS} FROM contacts c
+            SELECT c.* FROM contacts c
             WHERE c.workspace_id = :workspace_id {narrowed}
             ORDER BY c.id DESC
             LIMIT :limit
@@ -81,13 +81,13 @@ async def page_by_walking(
         narrowed, values = keyset.narrowed({**looks, **clauses}, filters, before, "l.contact_id")
         # CROSS: SQLite reads the tables in this order; PostgreSQL finds it by itself.
         sql = f"""
-            SELECT {COLUMNS} FROM {table} l CROSS JOIN contacts c
+            SELECT c.* FROM {table} l CROSS JOIN contacts c
             WHERE l.workspace_id = :workspace_id
               AND c.workspace_id = l.workspace_id AND c.id = l.contact_id {narrowed}
             ORDER BY l.contact_id DESC
             LIMIT :limit
             """
-    return await db.fetch_all_as(Contact, sql, workspace_id=workspace_id, limit=limit, **values)
+    return await contacts.newest(db, sql, workspace_id=workspace_id, limit=limit, **values)
 
 
 async def page_by_sorting(
@@ -111,8 +111,19 @@ async def page_by_sorting(
         limit=limit,
         **values,
     )
-    rest = ids[-1] if len(ids) == limit else None
-    return await contacts.by_ids(db, workspace_id=workspace_id, ids=ids), rest
+    rows, rest = await contacts.newest(
+        db,
+        # LIMIT: a planner that must not sort would walk through everybody, as in contacts.by_ids.
+        """
+        SELECT c.* FROM contacts c
+        WHERE c.workspace_id = :workspace_id AND c.id = ANY(:ids)
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        ids=ids,
+        limit=limit,
+    )
+    return rows, rest or (ids[-1] if len(ids) == limit else None)
 
 
 async def tag_names(db: Handle, *, workspace_id: str, after: str | None, limit: int) -> list[str]:

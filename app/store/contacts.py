@@ -58,6 +58,17 @@ PROFILE = tuple(
     for field in fields(Contact)
     if field.name not in ("id", "revision", "created_at", "updated_at")
 )
+MOST_PAGE_BYTES = 2 * 1024 * 1024  # of a page's metadata, topics and tags: one may have 188 KB
+# Of those before it, so that a page has one at least.
+_FITS = """COALESCE(CAST(SUM(newest.bytes) OVER (
+               ORDER BY newest.id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+           ) AS BIGINT), 0) < :most_bytes"""
+_READ = ", ".join(
+    f"CAST(CASE WHEN {_FITS} THEN newest.{field.name} END AS JSONB) AS {field.name}"
+    if field.name in ("metadata", "topics")
+    else f"newest.{field.name}"
+    for field in fields(Contact)
+)
 
 
 def search_key(text: str) -> str:
@@ -228,6 +239,33 @@ async def by_ids(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[C
         ids=list(ids),
     )
     return sorted(rows, key=lambda row: row.id, reverse=True)
+
+
+async def newest(
+    db: Handle, found: str, /, *, workspace_id: str, **values: Any
+) -> tuple[list[Contact], str | None]:
+    """The contacts that a query finds, as `c.*`, newest first, as far as they fill a page. Where
+    that leaves out some, the second value is the id below which they are, and None otherwise."""
+    rows = await db.fetch_all_as(
+        Contact,
+        f"""
+        SELECT {_READ}
+        FROM (SELECT newest.*,
+                     octet_length(CAST(newest.metadata AS TEXT))
+                     + octet_length(CAST(newest.topics AS TEXT))
+                     + COALESCE((SELECT CAST(SUM(octet_length(t.tag)) AS BIGINT)
+                                 FROM contact_tags t
+                                 WHERE t.workspace_id = :workspace_id
+                                   AND t.contact_id = newest.id), 0) AS bytes
+              FROM ({found}) newest) newest
+        ORDER BY newest.id DESC
+        """,
+        workspace_id=workspace_id,
+        most_bytes=MOST_PAGE_BYTES,
+        **values,
+    )
+    whole = [row for row in rows if row.metadata is not None]  # the others were left out
+    return whole, whole[-1].id if len(whole) < len(rows) else None
 
 
 async def existing(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> set[str]:

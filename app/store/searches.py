@@ -32,10 +32,9 @@ async def page(
     with, and what a phone number does; or with `ids`, of those alone. A page that is shorter than
     `limit` may not be the last: then the second is the id below which the next one goes on."""
     if filters.keys().isdisjoint({"q", "updated_after", "ids"}):
-        rows = await contact_lists.page(
+        return await contact_lists.page(
             db, workspace_id=workspace_id, filters=filters, before=before, limit=limit
         )
-        return rows, None
     q = _values(filters["q"], filters.get("q_phone")) if "q" in filters else {}
     others = {name: value for name, value in filters.items() if name not in ("q", "q_phone")}
     others = contact_lists.numbered(await keyset.by_time(db, "con", others))
@@ -52,9 +51,9 @@ async def page(
         # First: what goes meanwhile must not move it behind what was not looked at.
         reached = await _reached(db, workspace_id, others, before, walk)
         met = {**others, **q} if reached is None else {**others, **q, "id_from": reached}
-        rows = await contact_lists.page_by_walking(db, workspace_id, met, before, limit)
-        if reached is None or len(rows) == limit:
-            return rows, None
+        rows, rest = await contact_lists.page_by_walking(db, workspace_id, met, before, limit)
+        if rest is not None or reached is None or len(rows) == limit:
+            return rows, rest
     return rows, reached
 
 

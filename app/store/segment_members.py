@@ -177,8 +177,8 @@ async def page(
     filters: Mapping[str, object],
     before: str | None,
     limit: int,
-) -> list[Contact]:
-    """The members as contacts, newest first. Filters: the times of contact_lists.CLAUSES."""
+) -> tuple[list[Contact], str | None]:
+    """The members, as contacts.newest has them. Filters: the times of contact_lists.CLAUSES."""
     bounded = await keyset.by_time(db, "con", filters)
     bounds = {name: value for name, value in bounded.items() if name in keyset.BOUNDS}
     among, _ = keyset.narrowed({}, bounds, before, "contact_id")
@@ -186,10 +186,10 @@ async def page(
     # Cut off before the contacts are asked for: joined in the order of their ids, those who are no
     # members, or stand before the page, would be walked. A filter is on the contacts.
     cut = "" if filters else "ORDER BY contact_id DESC LIMIT :limit"
-    return await db.fetch_all_as(
-        Contact,
+    return await contacts.newest(
+        db,
         f"""
-        SELECT {contacts.COLUMNS}
+        SELECT c.*
         FROM (SELECT workspace_id, contact_id FROM segment_members
               WHERE workspace_id = :workspace_id AND segment_id = :segment_id AND member {among}
               {cut}) kept

@@ -379,14 +379,14 @@ async def members(
     since: str | None,
     before: str | None,
     limit: int,
-) -> list[Contact]:
-    """Contacts from one id up to another, newest first. Filters: the times of
+) -> tuple[list[Contact], str | None]:
+    """Contacts from one id up to another, as contacts.newest has them. Filters: the times of
     contact_lists.CLAUSES."""
     narrowed, values = _between(since, before, filters)
-    return await db.fetch_all_as(
-        Contact,
+    return await contacts.newest(
+        db,
         f"""
-        SELECT {contacts.COLUMNS} FROM contacts c
+        SELECT c.* FROM contacts c
         WHERE c.workspace_id = :workspace_id {narrowed} AND ({fitting.sql})
         ORDER BY c.id DESC
         LIMIT :limit

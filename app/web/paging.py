@@ -32,7 +32,9 @@ class Pages(Query):
     """The beginning and length of a page."""
 
     limit: Annotated[int, Field(ge=1, le=LARGEST_PAGE), DIGITS] = Field(
-        50, description="Page size."
+        50,
+        description="Page size. A page of large items may have fewer: the list ends where"
+        " `nextCursor` is null.",
     )
     cursor: str | None = Field(
         None, description="The `nextCursor` of the previous page; use the same filters."

@@ -267,7 +267,7 @@ class World:
             counts = await segment_members.counts(db, workspace_id=self.workspace_id)
             found = {}
             for id in self.segments:
-                rows = await segment_members.page(
+                rows, _ = await segment_members.page(
                     db,
                     workspace_id=self.workspace_id,
                     segment_id=id,

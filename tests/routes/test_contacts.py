@@ -12,6 +12,7 @@ import pytest
 
 from app.machine.program import Json
 from app.process import Process
+from app.store import contacts
 from tests.cast import Cast, Person, hook, settle
 
 CONTACTS = "/contacts"
@@ -409,6 +410,38 @@ async def test_pages_follow_each_other_newest_first_whatever_comes_meanwhile(cas
         cursor = f"&cursor={page['nextCursor']}"
         await cast.ed.made(CONTACTS, {"phone": f"+1415555013{len(seen)}", "tags": ["t"]})
     assert seen == made[::-1]
+
+
+async def every_page(person: Person, path: str) -> list[list[str]]:
+    pages, cursor = list[list[str]](), ""
+    while not pages or cursor:
+        page = await person.read(f"{path}limit=4{cursor}")
+        pages.append([contact["id"] for contact in page["data"]])
+        cursor = page["nextCursor"] and f"&cursor={page['nextCursor']}"
+    return pages
+
+
+async def test_pages_of_large_contacts_are_shorter_and_follow_each_other(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contacts, "MOST_PAGE_BYTES", 5_000)
+    began, made = now(), list[str]()
+    for n in range(6):
+        metadata = {"plan": "pro", **{f"n{number}": "x" * 500 for number in range(5)}}
+        body = {"email": f"nn{n}@example.com", "tags": ["vip"], "metadata": metadata}
+        made.append((await cast.ed.made(CONTACTS, body))["id"])
+    vip = {"path": "contact.tags", "op": "contains", "value": "vip"}
+    segment = await cast.ed.made("/segments", {"name": "Vip", "filter": vip})
+    members = f"/segments/{segment['id']}/contacts?"
+    lists = ("", "tag=vip", "metadata[plan]=pro", "q=nn", f"ids={','.join(made)}")
+    pages = [made[:-3:-1], made[-3:-5:-1], made[-5::-1]]
+    assert await every_page(cast.vic, members) == pages
+    await settle(process)  # from now on they are kept
+    assert await every_page(cast.vic, members) == pages
+    for query in (*lists, f"updatedAfter={began}"):
+        assert await every_page(cast.vic, f"{CONTACTS}?{query}&") == pages, query
+    exported = (await cast.vic.get("/contacts/export?format=ndjson")).text.splitlines()
+    assert [json.loads(line)["id"] for line in exported] == made[::-1]
 
 
 async def test_a_cursor_opens_its_own_list_only(cast: Cast) -> None:

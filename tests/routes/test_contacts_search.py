@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -214,15 +213,15 @@ async def test_a_list_does_not_end_where_somebody_is_erased_meanwhile(
     cast: Cast, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
     made = [(await cast.ed.made("/contacts", {"email": f"pp{i}@x.test"}))["id"] for i in range(9)]
-    read = contacts.by_ids
+    read = contacts.newest
 
-    async def by_ids(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Contact]:
-        for id in ids[1:2]:
+    async def newest(db: Handle, found: str, **values: Any) -> tuple[list[Contact], str | None]:
+        for id in values["ids"][1:2]:
             assert (await cast.ed.delete(f"/contacts/{id}")).status_code == 204
             made.remove(id)
-        return await read(db, workspace_id=workspace_id, ids=ids)
+        return await read(db, found, **values)
 
-    monkeypatch.setattr(contacts, "by_ids", by_ids)
+    monkeypatch.setattr(contacts, "newest", newest)
     seen, _ = await walked(cast.vic, query, 2)
     assert seen == made[::-1]
     assert len(seen) < 9

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from app.database.db import Database
 from app.store import contact_lists, contacts
 from app.store.contacts import Contact
@@ -15,9 +17,10 @@ ADA = {"email_key": "ada@example.com", "phone": "+14155550132"}
 
 async def page(database: Database, acme: str, **filters: Any) -> list[str]:
     async with database.read() as db:
-        rows = await contact_lists.page(
+        rows, rest = await contact_lists.page(
             db, workspace_id=acme, filters=filters, before=None, limit=50
         )
+    assert rest is None
     return [row.id for row in rows]
 
 
@@ -53,12 +56,40 @@ async def test_a_page_is_narrowed_by_each_filter(database: Database) -> None:
 async def test_pages_follow_one_another_without_gap_or_overlap(database: Database) -> None:
     acme = await workspace(database)
     made = [(await contact(database, acme)).id for _ in range(7)]
-    seen: list[str] = []
-    before = None
+    assert [id for page in await pages(database, acme, limit=3) for id in page] == made[::-1]
+
+
+async def pages(database: Database, acme: str, limit: int) -> list[list[str]]:
+    found = list[list[str]]()
     async with database.read() as db:
-        while rows := await contact_lists.page(
-            db, workspace_id=acme, filters={}, before=before, limit=3
-        ):
-            seen += [row.id for row in rows]
-            before = seen[-1]
-    assert seen == made[::-1]
+        while True:
+            before = found[-1][-1] if found else None
+            rows, rest = await contact_lists.page(
+                db, workspace_id=acme, filters={}, before=before, limit=limit
+            )
+            if not rows:
+                return found
+            assert rest in (None, rows[-1].id)
+            found.append([row.id for row in rows])
+
+
+@pytest.mark.parametrize("what", ["metadata", "topics", "tags"])
+async def test_a_page_ends_with_the_contact_that_fills_it(
+    database: Database, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Two hundred of the largest would be 38 MB. Of one character there are up to four bytes."""
+    acme, long = await workspace(database), "é" * 500
+    given = {"metadata": {"a": long}} if what == "metadata" else {}
+    made = [await contact(database, acme, metadata=given) for _ in range(5)]
+    for row in made:
+        if what == "tags":
+            await tag(database, acme, row, long[:300], long[:200])
+        if what == "topics":
+            async with database.write() as db:
+                topics = {"top_1": {"sms": long}}
+                await contacts.set_topics(db, workspace_id=acme, id=row.id, topics=topics)
+    monkeypatch.setattr(contacts, "MOST_PAGE_BYTES", 1_500)
+    newest = [row.id for row in made][::-1]
+    assert await pages(database, acme, limit=4) == [newest[:2], newest[2:4], newest[4:]]
+    monkeypatch.setattr(contacts, "MOST_PAGE_BYTES", 1)
+    assert await pages(database, acme, limit=4) == [[id] for id in newest]

@@ -321,7 +321,7 @@ async def asked(
     with suppress(Undone):
         async with database.write() as db:
             ids = [await moved_in(db, workspace_id, person) for person in given]
-            found = await stored.members(
+            found, _ = await stored.members(
                 db,
                 segments.fitting(db, readable, await db.now()),
                 workspace_id=workspace_id,
