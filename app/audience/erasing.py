@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
-from app.audience import addresses, lookups, pii_search, subscriptions
+from app.audience import addresses, lookups, subscriptions
+from app.audience.pii_search import Search
 from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle, new_id
 from app.machine.reasons import Reason
@@ -34,13 +35,15 @@ async def erase(
     workspace: WorkspaceContext,
     contact_id: str,
     match: Callable[[int], None] | None = None,
+    search: Search | None = None,
 ) -> Erasure:
     """Its unfinished runs end before anything else is sent; what they and its messages held is
-    forgotten, and the contact is gone. When its history is long, that is "more": again, in another
-    transaction.
+    forgotten, and the contact is gone. When its history is long, or there are many refused requests
+    to look through, that is "more": again, in another transaction, with the same `search`.
 
     `match` is given its revision, and may raise: then nothing has happened.
     """
+    search = search or Search()
     # Jobs of messages, the contact, its runs: in another order a worker and this could wait for
     # each other.
     await held_messages.hold_unsent(db, workspace_id=workspace.id, contact_id=contact_id)
@@ -68,7 +71,8 @@ async def erase(
             addresses=_written([row, *former]),
             limit=FORGOTTEN_ROWS,
         ):
-            await pii_search.delete_mentioning(db, workspace.id, row, former)
+            if await search.goes_on(db, workspace.id, row, former):
+                return "more"
             await erasure.delete_requests_about(
                 db,
                 workspace_id=workspace.id,

@@ -17,31 +17,46 @@ from app.store.contacts import Addresses, Contact
 from app.store.erasure import RefusedRequest
 
 AT_ONCE = 100  # requests with their bodies: a few megabytes at most
+PAGES = 5  # of one transaction
 DIGITS = 8  # the last of a phone number: those that stay when it is written without its country
 
 _NO_DIGIT = re.compile(rb"\D+")
 
 
-async def delete_mentioning(
-    db: Handle, workspace_id: str, contact: Contact, former: Sequence[Addresses] = ()
-) -> None:
-    """Delete the workspace's refused requests that mention the contact, or one of its former
-    addresses."""
-    identifiers, last = Identifiers.of(contact, former), ""
-    while page := await erasure.refused_requests(
-        db, workspace_id=workspace_id, after=last, limit=AT_ONCE
-    ):
-        last = page[-1].id
-        named = await asyncio.to_thread(identifiers.found_in, page)
-        await erasure.delete_requests(db, workspace_id=workspace_id, ids=named)
+class Search:
+    """A look through the refused requests of a workspace for one contact: some of them in each
+    transaction, for there may be gigabytes of them."""
+
+    def __init__(self) -> None:
+        self._identifiers: Identifiers | None = None
+        self._last = ""
+
+    async def goes_on(
+        self, db: Handle, workspace_id: str, contact: Contact, former: Sequence[Addresses] = ()
+    ) -> bool:
+        """Delete those of the next requests that mention the contact, or one of its former
+        addresses; whether there may be more to look at."""
+        identifiers = Identifiers.of(contact, former)
+        if identifiers != self._identifiers:  # it was changed since, and all are to be looked at
+            self._identifiers, self._last = identifiers, ""
+        for _ in range(PAGES):
+            page = await erasure.refused_requests(
+                db, workspace_id=workspace_id, after=self._last, limit=AT_ONCE
+            )
+            named = await asyncio.to_thread(identifiers.found_in, page)
+            await erasure.delete_requests(db, workspace_id=workspace_id, ids=named)
+            if len(page) < AT_ONCE:
+                return False
+            self._last = page[-1].id
+        return True
 
 
 @dataclass(frozen=True, slots=True)
 class Identifiers:
     """A contact's emails, phones and id, found however they are written."""
 
-    words: tuple[str, ...]  # in lower case
-    numbers: tuple[bytes, ...]
+    words: frozenset[str]  # in lower case
+    numbers: frozenset[bytes]
 
     @classmethod
     def of(cls, contact: Contact, former: Sequence[Addresses] = ()) -> Self:
@@ -49,8 +64,10 @@ class Identifiers:
         held: tuple[Addresses, ...] = (contact, *former)
         words = {contact.id, *(one.email_key for one in held)}
         phones = {one.phone for one in held}
-        numbers = {_NO_DIGIT.sub(b"", phone.encode())[-DIGITS:] for phone in phones if phone}
-        return cls(tuple(word.lower() for word in words if word), tuple(numbers))
+        return cls(
+            frozenset(word.lower() for word in words if word),
+            frozenset(_NO_DIGIT.sub(b"", one.encode())[-DIGITS:] for one in phones if one),
+        )
 
     def found_in(self, requests: Sequence[RefusedRequest]) -> list[str]:
         """The ids of those that mention the contact."""

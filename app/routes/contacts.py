@@ -11,6 +11,7 @@ from pydantic import Field, StringConstraints, WithJsonSchema
 from starlette.responses import Response
 
 from app.audience import addresses, erasing, profile, shapes, subscriptions, writing
+from app.audience.pii_search import Search
 from app.audience.workspace_context import WorkspaceContext, context_of, country_of
 from app.audit import trail
 from app.billing import quotas
@@ -158,7 +159,7 @@ class Tags(Shape):
 
 
 MOST_IDS = 32 * paging.LARGEST_PAGE  # characters: of an id and its comma, a page
-Search = Annotated[str, StringConstraints(strip_whitespace=True, min_length=2, max_length=200)]
+Beginning = Annotated[str, StringConstraints(strip_whitespace=True, min_length=2, max_length=200)]
 
 
 class Narrowing(Query):
@@ -172,7 +173,7 @@ class Narrowing(Query):
     metadata: Annotated[dict[str, str], Field(max_length=contact_lists.FIELDS)] | None = Field(
         None, description="Metadata fields, compared as text: `metadata[plan]=pro`."
     )
-    q: Search | None = Field(
+    q: Beginning | None = Field(
         None,
         description="Prefix of the email, phone number, full name or last name; case does not"
         " matter. If very many match, a page may have fewer than `limit` items, or none:"
@@ -247,13 +248,14 @@ async def remove(call: Call) -> Response:
     """Erases the contact, including its data in runs and messages."""
     # In as many transactions as its history is long; the contact goes in the last.
     match: Callable[[int], None] | None = call.match
+    search = Search()
     erased: erasing.Erasure = "more"
     row: contacts.Contact | None = None
     while erased == "more":
         async with call.process.database.write() as db:
             workspace = await context_of(call.process, db, call.member.workspace_id)
             row = await contacts.by_id(db, workspace_id=workspace.id, id=call.path("id")) or row
-            erased = await erasing.erase(db, workspace, call.path("id"), match)
+            erased = await erasing.erase(db, workspace, call.path("id"), match, search)
             if erased == "done":
                 await call.note("contact.erased", call.path("id"), db=db)
                 await trail.forget(

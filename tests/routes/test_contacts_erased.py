@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
-from app.audience import erasing
+from app.audience import erasing, pii_search
 from app.consent import consent
-from app.database.db import Database
+from app.database.db import Database, Handle
 from app.messages import delivery
 from app.process import Process
 from app.providers.base import Message, Receipt, SendError
 from app.providers.inbox import Inbox
 from app.runs import runner
-from app.store import webhook_requests
+from app.store import contacts, erasure, webhook_requests
 from tests.cast import Cast, hook, settle
+from tests.store.rows import columns
 
 MARKER = "xylophone"
 EVENT = {"email": f"{MARKER}@x.test", "word": MARKER}
@@ -470,6 +471,57 @@ async def test_a_long_history_goes_in_several_transactions(
         )
     assert (await cast.ed.delete(f"/contacts/{receipt['contactId']}")).status_code == 204
     assert await places(process.database) == set()
+
+
+async def test_many_refused_requests_are_looked_through_in_several_transactions(
+    cast: Cast, process: Process, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would be read with the contact locked, and with SQLite's one writer."""
+    receipt = await posted(cast, token)
+    for _ in range(3):
+        await refused(cast, process)
+    handles, read = list[Handle](), erasure.refused_requests
+
+    async def noted(db: Handle, **asked: Any) -> Any:
+        handles.append(db)
+        return await read(db, **asked)
+
+    monkeypatch.setattr(erasure, "refused_requests", noted)
+    monkeypatch.setattr(pii_search, "AT_ONCE", 2)
+    monkeypatch.setattr(pii_search, "PAGES", 2)
+    assert (await cast.ed.delete(f"/contacts/{receipt['contactId']}")).status_code == 204
+    assert await places(process.database) == set()
+    kept = [one for one in (await tables(process.database))["webhook_requests"] if one["code"]]
+    assert len(kept) == 3  # of whom else they are
+    assert len(handles) == 5
+    assert [handles[0] is one for one in handles] == [True, True, False, False, False]
+
+
+async def test_who_is_changed_while_requests_are_looked_through_is_looked_for_anew(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada = await cast.ed.made("/contacts", {"email": "ada@example.com"})
+    await refused(cast, process)
+    monkeypatch.setattr(pii_search, "AT_ONCE", 1)
+    monkeypatch.setattr(pii_search, "PAGES", 1)
+    read, changes = erasure.refused_requests, ["bob@x.test"]
+
+    async def meanwhile(db: Handle, **asked: Any) -> Any:
+        found = await read(db, **asked)
+        if changes and asked["after"]:
+            await contacts.update(
+                db,
+                workspace_id=asked["workspace_id"],
+                id=ada["id"],
+                columns=columns(email=changes[0], email_key=changes.pop()),
+            )
+        return found
+
+    monkeypatch.setattr(erasure, "refused_requests", meanwhile)
+    assert (await cast.ed.delete(f"/contacts/{ada['id']}")).status_code == 204
+    left = [one for one in (await tables(process.database))["webhook_requests"] if one["code"]]
+    assert len(left) == 2
+    assert not any(b"bob@x.test" in one["body"] for one in left)
 
 
 async def test_a_stale_if_match_erases_nothing(cast: Cast, process: Process, token: str) -> None:
