@@ -191,6 +191,8 @@ CREATE TABLE definitions (
     name            TEXT NOT NULL,
     state           TEXT NOT NULL,                -- DRAFT | ACTIVE | PAUSED | ARCHIVED
     trigger_config  JSONB NOT NULL,               -- without secret and token
+    mentions        TEXT NOT NULL DEFAULT '',     -- ids of templates, topics and segments that its body
+                                                  -- names, each in quotes; before it, which is long
     body            TEXT NOT NULL,                -- the graph or the steps, as JSON with its literals
     version         INTEGER NOT NULL,             -- newest pinned; 0 before the first activation
     signing_secret  BYTEA,                        -- encrypted

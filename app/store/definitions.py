@@ -6,6 +6,7 @@ definition_starts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -69,6 +70,19 @@ COLUMNS = """id, shape, name, state, trigger_config, body, version, secret_last4
              cases_gate, deactivated_at, unwatched_since, revision, created_at, updated_at"""
 
 
+# A template and a topic wherever they stand, in a path or in Liquid, too; a segment as a value.
+_MENTIONED = re.compile(r'(?:tpl|top)_\w+|(?<=")seg_\w+(?=")', re.ASCII)
+
+
+def _mentions(body: str) -> str:
+    return " ".join(f'"{id}"' for id in sorted({*_MENTIONED.findall(body)}))
+
+
+def _mentioning(id: str) -> str:
+    """The pattern of `mentions` that have it."""
+    return f'%"{id}"%'
+
+
 async def insert(
     db: Handle,
     *,
@@ -82,9 +96,9 @@ async def insert(
     return await db.returning_as(
         Definition,
         f"""
-        INSERT INTO definitions (workspace_id, id, shape, name, state, trigger_config, body,
-                                 version, hidden, revision, created_at, updated_at)
-        VALUES (:workspace_id, :id, :shape, :name, 'DRAFT', :trigger_config, :body,
+        INSERT INTO definitions (workspace_id, id, shape, name, state, trigger_config, mentions,
+                                 body, version, hidden, revision, created_at, updated_at)
+        VALUES (:workspace_id, :id, :shape, :name, 'DRAFT', :trigger_config, :mentions, :body,
                 0, :hidden, 0, :now, :now)
         RETURNING {COLUMNS}
         """,
@@ -93,6 +107,7 @@ async def insert(
         shape=shape,
         name=name,
         trigger_config=trigger_config,
+        mentions=_mentions(body),
         body=body,
         hidden=False,
     )
@@ -117,8 +132,9 @@ async def update(
         Definition,
         f"""
         UPDATE definitions
-        SET name = :name, state = :state, trigger_config = :trigger_config, body = :body,
-            version = :version, token = :token, cases_gate = :cases_gate,
+        SET name = :name, state = :state, trigger_config = :trigger_config,
+            mentions = :mentions, body = :body, version = :version, token = :token,
+            cases_gate = :cases_gate,
             ending = (CAST(:state AS TEXT) = 'ARCHIVED'),
             deactivated_at = CASE WHEN CAST(:state AS TEXT) = 'ACTIVE' THEN NULL
                                   WHEN state = 'ACTIVE' THEN :now
@@ -132,6 +148,7 @@ async def update(
         name=name,
         state=state,
         trigger_config=trigger_config,
+        mentions=_mentions(body),
         body=body,
         version=version,
         token=token,
@@ -286,9 +303,9 @@ async def insert_stand_ins(
     """DRAFTs of these IDs, keys, which are their names too, shapes and bodies."""
     await db.execute_many(
         """
-        INSERT INTO definitions (workspace_id, id, shape, name, key, state, trigger_config, body,
-                                 version, hidden, revision, created_at, updated_at)
-        VALUES (:workspace_id, :id, :shape, :key, :key, 'DRAFT', :trigger_config, :body,
+        INSERT INTO definitions (workspace_id, id, shape, name, key, state, trigger_config,
+                                 mentions, body, version, hidden, revision, created_at, updated_at)
+        VALUES (:workspace_id, :id, :shape, :key, :key, 'DRAFT', :trigger_config, :mentions, :body,
                 0, :hidden, 0, :now, :now)
         """,
         [
@@ -298,6 +315,7 @@ async def insert_stand_ins(
                 "shape": shape,
                 "key": key,
                 "trigger_config": trigger_config,
+                "mentions": _mentions(body),
                 "body": body,
                 "hidden": False,
             }
@@ -325,12 +343,12 @@ async def naming_segment(db: Handle, *, workspace_id: str, segment_id: str) -> l
         """
         SELECT id FROM definitions
         WHERE workspace_id = :workspace_id AND state <> 'ARCHIVED'
-          AND (trigger_config ->> 'segmentId' = :segment_id OR body LIKE :mentioned)
+          AND (trigger_config ->> 'segmentId' = :segment_id OR mentions LIKE :mentioned)
         ORDER BY id
         """,
         workspace_id=workspace_id,
         segment_id=segment_id,
-        mentioned=f'%"{segment_id}"%',
+        mentioned=_mentioning(segment_id),
     )
 
 
@@ -343,12 +361,12 @@ async def following_segment(db: Handle, *, workspace_id: str, segment_id: str) -
         WHERE workspace_id = :workspace_id AND state <> 'ARCHIVED'
           AND ((trigger_config ->> 'segmentId' = :segment_id
                 AND trigger_config ->> 'source' <> 'schedule')
-               OR body LIKE :mentioned)
+               OR mentions LIKE :mentioned)
         ORDER BY id
         """,
         workspace_id=workspace_id,
         segment_id=segment_id,
-        mentioned=f'%"{segment_id}"%',
+        mentioned=_mentioning(segment_id),
     )
 
 
@@ -472,11 +490,11 @@ async def mentioning(db: Handle, *, workspace_id: str, id: str) -> list[str]:
     return await db.fetch_values(
         """
         SELECT id FROM definitions
-        WHERE workspace_id = :workspace_id AND state <> 'ARCHIVED' AND body LIKE :pattern
+        WHERE workspace_id = :workspace_id AND state <> 'ARCHIVED' AND mentions LIKE :pattern
         ORDER BY id
         """,
         workspace_id=workspace_id,
-        pattern=f"%{id}%",
+        pattern=_mentioning(id),
     )
 
 
@@ -489,12 +507,12 @@ async def bodies_mentioning(
         """
         SELECT id, shape, body FROM definitions
         WHERE workspace_id = :workspace_id AND id > :after AND state <> 'ARCHIVED'
-          AND body LIKE :pattern
+          AND mentions LIKE :pattern
         ORDER BY id
         LIMIT :limit
         """,
         workspace_id=workspace_id,
         after=after,
-        pattern=f"%{id}%",
+        pattern=_mentioning(id),
         limit=limit,
     )

@@ -115,6 +115,37 @@ async def test_what_uses_a_template_is_known_until_it_is_archived(database: Data
     assert named == [using.id]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        '[{"templateId": "%s"}]',
+        '[{"text": "{{ contact.topics.%s.email }}"}]',
+        '[{"when": {"path": "contact.topics[\\"%s\\"].email"}}]',
+        '[{"text": "\\n%s, and more"}]',
+    ],
+)
+async def test_what_a_body_mentions_is_known_without_reading_it(
+    database: Database, body: str
+) -> None:
+    """A body may be 256 KB, and nothing bounds how many there are."""
+    acme, other = await workspace(database), '["tpl_12", "top_0", "x seg_1"]'
+    using = await definition(database, acme, body=body % "top_1")
+    waiting = await definition(database, acme, body='[{"segmentId": "seg_1"}]', name="Waiting")
+    await definition(database, acme, body=other)
+    async with database.write() as db:
+        of = {"workspace_id": acme}
+        await db.execute("UPDATE definitions SET body = '[]'")
+        assert await definitions.mentioning(db, **of, id="top_1") == [using.id]
+        found = await definitions.bodies_mentioning(db, **of, id="top_1", after="", limit=9)
+        assert [one.id for one in found] == [using.id]
+        assert await definitions.naming_segment(db, **of, segment_id="seg_1") == [waiting.id]
+        assert await definitions.following_segment(db, **of, segment_id="seg_1") == ["Waiting"]
+        await definitions.insert_stand_ins(
+            db, **of, named=[("wfl_9", "k", "steps", '["tpl_9"]')], trigger_config={}
+        )
+        assert await definitions.mentioning(db, **of, id="tpl_9") == ["wfl_9"]
+
+
 async def test_lists_hold_no_bodies(database: Database) -> None:
     acme = await workspace(database)
     made = await definition(database, acme, token=TOKEN)
