@@ -40,9 +40,6 @@ async def put(db: Handle, kind: Kind, *, workspace_id: str, id: str, key: str | 
     """In place of the key that the row had before; None leaves it without one. In the transaction
     that changes the row. Raises errors.Duplicate when another row has the key."""
     await delete(db, kind, workspace_id=workspace_id, ids=[id])
-    # On Citus a node commits before the coordinator, so the row may be changed again before its key
-    # is there. The first statement waits for that change, and sees nothing of what it brings.
-    await delete(db, kind, workspace_id=workspace_id, ids=[id])
     if key is not None:
         await db.execute(
             """
@@ -57,6 +54,10 @@ async def put(db: Handle, kind: Kind, *, workspace_id: str, id: str, key: str | 
 
 
 async def delete(db: Handle, kind: Kind, *, workspace_id: str, ids: Sequence[str]) -> None:
+    # On Citus a node commits before the coordinator, so a row may be changed again, and is locked
+    # no more, before its key is there.
+    for id in sorted(ids):
+        await db.lock_name(f"directory|{kind}|{id}")
     await db.execute(
         """
         DELETE FROM directory
