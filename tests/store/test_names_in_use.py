@@ -93,8 +93,8 @@ async def test_older_contacts_are_asked_only_while_there_is_room_for_more_names(
 
 
 def test_what_is_read_of_contacts_for_their_names_is_bounded() -> None:
-    longest = profile.METADATA_NAME_LENGTH + profile.METADATA_VALUE_LENGTH
-    assert names_in_use.CONTACTS * profile.METADATA_FIELDS * longest <= 6_000_000
+    longest = 4 * (profile.METADATA_NAME_LENGTH + profile.METADATA_VALUE_LENGTH)  # bytes
+    assert names_in_use.CONTACTS * profile.METADATA_FIELDS * longest <= 22_000_000
 
 
 async def test_names_of_events_are_those_of_the_newest_the_most_used_first(
