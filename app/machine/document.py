@@ -58,6 +58,8 @@ class LiteralFloat(float):
 
 # --- reading --------------------------------------------------------------------------------------
 
+_MARK = "\ufeff"  # of the order of bytes: a reader may ignore it, RFC 8259 §8.1
+
 
 def parse(body: bytes) -> Json:
     """Parse strict UTF-8 JSON; of doubled keys the last wins. Raises MalformedJson."""
@@ -68,7 +70,7 @@ def parse(body: bytes) -> Json:
         message = f"The body is not UTF-8: byte 0x{body[error.start]:02x} at offset {error.start}."
         raise MalformedJson(message) from None
     try:
-        return _decoder.decode(text.removeprefix("\ufeff"))  # a reader may ignore it, RFC 8259 §8.1
+        return _decoder.decode(text.removeprefix(_MARK))
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise MalformedJson(f"The body is not JSON: {error.msg} at {where}.") from None
@@ -199,6 +201,11 @@ def as_written(text: str) -> Json:
 def rewritten(body: bytes) -> str:
     """The same JSON, as `dumps` writes it. Raises MalformedJson."""
     return dumps(parse(body)).decode()
+
+
+def as_it_came(body: bytes) -> str:
+    """The same JSON with its blanks, doubled names and escapes, which `parse` has read before."""
+    return body.decode().removeprefix(_MARK)
 
 
 def pretty(value: Json, *, sort: bool = False) -> str:

@@ -110,8 +110,10 @@ class RunStep(Shape, json_schema_extra={"allOf": referring(description.outputs()
 
 
 class Run(RunSummary):
-    """`trigger` is the body that started it; `stepsOmitted` says how many steps were before these,
-    which are the newest 2,000, and `outputsOmitted` of how many of these the output is left out."""
+    """`trigger` is the body that started it, written without blanks and doubled names; one over
+    16 KB has them where a cancellation answers it, or rewriting it takes too long. `stepsOmitted`
+    says how many steps were before these, which are the newest 2,000, and `outputsOmitted` of how
+    many of these the output is left out."""
 
     trigger: Any
     steps: list[RunStep]
@@ -239,17 +241,12 @@ def _trigger(call: Call, row: runs.WholeRun) -> str:
     try:
         return call.process.compute.here(job, large=len(body) > LARGE)
     except Unfinished:
-        return _as_it_came(body)
+        return document.as_it_came(body)
 
 
 def _trigger_at_once(row: runs.WholeRun) -> str:
     body = bytes(row.body)
-    return _as_it_came(body) if len(body) > LARGE else document.rewritten(body)
-
-
-def _as_it_came(body: bytes) -> str:
-    """JSON, for it was read when it was accepted."""
-    return body.decode().removeprefix("\ufeff")  # as document.parse does
+    return document.as_it_came(body) if len(body) > LARGE else document.rewritten(body)
 
 
 async def _resource(call: Call, row: runs.WholeRun, trigger: str) -> dict[str, Any]:

@@ -131,6 +131,12 @@ def test_deeper_nesting_is_refused_before_it_costs_anything(body: bytes) -> None
         document.parse(body)
 
 
+def test_what_is_shown_as_it_came_has_all_but_its_byte_order_mark() -> None:
+    body = b'{"a": 1.50, "a" : "\\u00e9"}'
+    assert document.as_it_came(b"\xef\xbb\xbf" + body) == body.decode()
+    assert document.as_it_came(body) == body.decode()
+
+
 def test_of_doubled_keys_the_last_wins_however_it_is_spelled() -> None:
     assert document.parse(b'{"email":"a","\\u0065mail":"b"}') == {"email": "b"}
 
