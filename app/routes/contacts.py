@@ -118,7 +118,8 @@ class WritableContact(Writable, extra="allow", json_schema_extra={"additionalPro
 
 
 class Contact(Revised):
-    """Somebody who receives messages. Text is stored and compared in Unicode NFC."""
+    """Somebody who receives messages. Text is stored and compared in Unicode NFC, but for one with
+    more than 30 combining marks in a row, which stays as it is."""
 
     id: ContactId
     email: str | None

@@ -94,7 +94,7 @@ async def import_contacts(call: Call) -> Response:
     about topics need a `consentSource`, and take back no opt-out. A row whose `id` matches one
     contact and whose email or phone matches another is an error. Sending a file again is safe. If
     more than half of the rows fail, 10,000 or more, the rest is not read. Text is UTF-8 or UTF-16
-    and is stored in Unicode NFC."""
+    and is stored as POST stores it, in Unicode NFC."""
     query, headers = call.query(Import), call.request.headers
     require_media_type(headers, frozenset(TAKEN))
     body = call.stream_body(LARGEST_FILE, PIECE_SECONDS, FILE_SECONDS)
