@@ -29,15 +29,27 @@ SQL = re.compile(
 )
 
 
-def modules(*places: str) -> list[Path]:
-    found = [path for place in places for path in sorted((ROOT / place).rglob("*.py"))]
+def modules(*places: str, holding: str = "") -> list[Path]:
+    """Those whose text holds this pattern: to parse all of them takes seconds, and a module that
+    does not have the word cannot break its rule."""
+    found = [path for place in places for path in paths_in(place)]
     assert found, f"there is nothing in {places}"
-    return found
+    return [path for path in found if re.search(holding, source(path))]
+
+
+@cache
+def paths_in(place: str) -> list[Path]:
+    return sorted((ROOT / place).rglob("*.py"))
+
+
+@cache
+def source(path: Path) -> str:
+    return path.read_text("utf-8")
 
 
 @cache
 def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"))
+    return ast.parse(source(path))
 
 
 def offences(
@@ -62,12 +74,14 @@ def test_no_function_hides_an_import() -> None:
             if isinstance(function, FUNCTION):
                 yield from (node for node in ast.walk(function) if isinstance(node, IMPORT))
 
-    assert offences(modules("app", "workers"), hidden) == []
+    indented = r"(?m)^(?!import\b|from\b).*\bimport\b"
+    assert offences(modules("app", "workers", holding=indented), hidden) == []
 
 
 @pytest.mark.parametrize("place", ["app/machine", *SQL_HOMES, "app/providers"])
 def test_http_stays_at_the_edge(place: str) -> None:
-    assert offences(modules(place), lambda module: imports(module, "starlette")) == []
+    found = modules(place, holding=r"\bstarlette\b")
+    assert offences(found, lambda module: imports(module, "starlette")) == []
 
 
 @pytest.mark.parametrize(
@@ -99,7 +113,7 @@ def test_http_stays_at_the_edge(place: str) -> None:
 def test_a_library_has_one_home(library: str, home: tuple[str, ...]) -> None:
     users = {
         str(path.relative_to(ROOT))
-        for path in modules("app", "workers")
+        for path in modules("app", "workers", holding=rf"\b{library}\b")
         if any(imports(tree(path), library))
     }
     assert users, f"nobody imports {library} any more: take its row out"
@@ -124,7 +138,7 @@ def test_the_machine_awaits_nothing() -> None:
     def waiting(module: ast.Module) -> Iterator[ast.expr | ast.stmt]:
         return (node for node in ast.walk(module) if isinstance(node, ASYNC))
 
-    assert offences(modules("app/machine"), waiting) == []
+    assert offences(modules("app/machine", holding=r"\b(?:async|await)\b"), waiting) == []
 
 
 def test_the_machine_reads_no_clock_and_rolls_no_dice() -> None:
@@ -135,13 +149,22 @@ def test_the_machine_reads_no_clock_and_rolls_no_dice() -> None:
             if isinstance(node, ast.Attribute) and ast.unparse(node).startswith(impure):
                 yield node
 
-    assert offences(modules("app/machine"), read) == []
+    words = r"\b(?:time|random|secrets|uuid|os|datetime)\b"
+    assert offences(modules("app/machine", holding=words), read) == []
+
+
+# One of which is in each; a line's end may be written before it.
+WORDS_OF_SQL = (
+    r"(?<![A-Z])(?:SELECT|INSERT|UPDATE|DELETE|BY|CREATE|ALTER|TRUNCATE|BEGIN|CONFLICT|RETURNING"
+    r"|JOIN|WHERE)(?![A-Z])"
+)
 
 
 def test_sql_lives_in_the_store() -> None:
-    outside = sorted({*modules("app", "workers")} - {*modules(*SQL_HOMES)})
+    homes = modules(*SQL_HOMES)
+    outside = sorted({*modules("app", "workers", holding=WORDS_OF_SQL)} - {*homes})
     assert offences(outside, statements) == []
-    assert len(offences(modules(*SQL_HOMES), statements)) > 50  # or it would find none anywhere
+    assert len(offences(homes, statements)) > 50  # or it would find none anywhere
 
 
 def statements(module: ast.Module) -> Iterator[ast.expr]:
