@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -176,10 +176,12 @@ def test_systemd_understands_the_units(tmp_path: Path, command: str) -> None:
 
 
 def test_what_the_image_holds_is_enough_to_start(tmp_path: Path) -> None:
-    copied = re.findall(r"^COPY ([\w.]+) \./", (ROOT / "Dockerfile").read_text(), re.M)
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    copied = [re.findall(r"^COPY ([\w.]+) \./", one, re.M) for one in dockerfile.split("\nFROM ")]
     let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if "!" in line}
-    assert {*copied, "requirements.txt", "docs/examples"} == let_in
-    for name in copied:
+    assert {*chain(*copied), "requirements.txt", "docs/examples"} == let_in
+    assert set(copied[-1]) == {"schema.sql", "app", "workers"}
+    for name in copied[-1]:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tmp_path / name)
     ended = subprocess.run(
