@@ -166,6 +166,7 @@ class PostgresServer(Server):
     ) -> None:
         """`follows`: a standby of this one, made from a copy of it."""
         super().__init__("pg", durable=durable)
+        self.templates: dict[tuple[str, bool], str] | None = None if durable else {}
         self._settings = (*(() if durable else NOT_CRASH_SAFE), *settings)
         self._as_nobody = _AS_NOBODY
         if self._as_nobody:
@@ -177,6 +178,10 @@ class PostgresServer(Server):
         else:
             words = ["-d", follows.tcp_url, "-R", "-c", "fast", "--no-sync"]
             self._run("pg_basebackup", "-D", self._data, *words)
+
+    def start(self) -> None:
+        super().start()
+        _SERVERS[self.url] = _SERVERS[self.tcp_url] = self
 
     def promote(self) -> None:
         """Returns once it accepts writes."""
@@ -271,6 +276,9 @@ class PostgresServer(Server):
     @property
     def _environment(self) -> dict[str, str]:
         return {"PATH": os.defpath, "HOME": str(self.directory), "LC_ALL": "C"}
+
+
+_SERVERS: dict[str, PostgresServer] = {}  # by their URLs
 
 
 class Citus:
@@ -623,11 +631,27 @@ END $$
 async def new_database(server_url: str, schema: str, *, disturbed: bool = True) -> str:
     """A migrated database on a PostgreSQL server; its URL. Undisturbed, its plans depend on what
     it is told to analyse, and not on what autovacuum has come by."""
+    server = _SERVERS.get(server_url)
+    if server is None or server.templates is None or not schema or server_url in _CLUSTERS:
+        return await _made(server_url, schema, disturbed=disturbed)
+    if (schema, disturbed) not in server.templates:
+        template = await _made(server_url, schema, disturbed=disturbed)
+        server.templates[schema, disturbed] = urlsplit(template).path[1:]
+    return await _made(
+        server_url, schema, disturbed=True, template=server.templates[schema, disturbed]
+    )
+
+
+async def _made(
+    server_url: str, schema: str, *, disturbed: bool, template: str = "template1"
+) -> str:
+    """The second from a copy of the first, in a fifth of the time. What is set for a database, and
+    not in it, is no part of a copy: `migrate` sets it again."""
     name = new_id("test")
     if cluster := _CLUSTERS.get(server_url):
         await cluster.create(name)
     else:
-        await _on(server_url, f"CREATE DATABASE {name} STRATEGY FILE_COPY")
+        await _on(server_url, f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
     url = named(server_url, name)
     await _migrated(url, schema)
     if not disturbed:
