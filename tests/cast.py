@@ -33,12 +33,13 @@ from tests.conformance import Conforming, router_of
 from workers.kinds import WORKERS
 
 PASSWORD = "correct horse battery"
+# As argon2id, and compared in no time: the hash itself says at what cost it was made.
+HASHER = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
 
 @cache
 def password_hash() -> str:
-    """As argon2id, and compared in no time: the hash itself says at what cost it was made."""
-    return PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)
+    return HASHER.hash(PASSWORD)
 
 
 @dataclass(frozen=True, slots=True)

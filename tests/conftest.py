@@ -32,6 +32,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from app.config.settings import Settings
 from app.database.db import Database
+from app.identity import passwords
 from app.main import build_process
 from app.net.egress import Egress
 from app.process import Process
@@ -77,6 +78,11 @@ starlette.routing.compile_path = cache(starlette.routing.compile_path)
 
 # With each request it looks for a module that is not there, in every directory.
 httpx2._transports.asgi.is_running_trio = bool
+
+# Tens of milliseconds of a core for each who registers, and for each stranger at the door.
+COSTLY = (passwords.HASHER, passwords.NOBODY)
+passwords.HASHER = cast_module.HASHER
+passwords.NOBODY = cast_module.HASHER.hash("of nobody")
 
 # A tenth of the time went into looking at what stays anyway.
 COLLECTS_AFTER = (50_000, 20, 100)
@@ -325,6 +331,13 @@ async def client(process: Process) -> AsyncIterator[httpx2.AsyncClient]:
 @pytest.fixture
 async def cast(process: Process, client: httpx2.AsyncClient) -> Cast:
     return await cast_module.assemble(process, client)
+
+
+@pytest.fixture
+def costly_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hashed as production does, where what it costs is asked for."""
+    for name, value in zip(("HASHER", "NOBODY"), COSTLY, strict=True):
+        monkeypatch.setattr(passwords, name, value)
 
 
 @pytest.fixture

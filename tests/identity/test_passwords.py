@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from app.identity import passwords
 
 PASSWORD = "correct horse battery"
+
+pytestmark = pytest.mark.usefixtures("costly_passwords")
 
 
 async def test_a_password_is_kept_as_argon2id() -> None:

@@ -181,6 +181,7 @@ async def test_an_unknown_address_and_a_wrong_password_get_the_same_answer(
     assert answers[0][:2] == (401, "Bearer")
 
 
+@pytest.mark.usefixtures("costly_passwords")
 async def test_a_refused_sign_in_takes_as_long_for_a_stranger(process: Process) -> None:
     """In turn, so that what else the machine does befalls both alike: the one hash that each is
     compared with is nearly all of it. The cast's are cheap, so the member is one who registered."""
