@@ -16,7 +16,7 @@ from app.commands.doctor import Finding
 from app.config.settings import Settings
 from app.database.db import Database
 from app.errors import Unavailable
-from app.main import open_process
+from app.main import database_of, open_process
 from tests import provider, resend_server, servers, stripe_server, twilio_server
 from tests.conftest import SCHEMA
 from tests.deployment import Command
@@ -93,8 +93,15 @@ NOWHERE = f"127.0.0.1:{free_port()}"
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
 async def test_it_names_what_is_broken(
-    sound: dict[str, str], changed: dict[str, str], verdict: str, subject: str, words: str
+    sound: dict[str, str],
+    changed: dict[str, str],
+    verdict: str,
+    subject: str,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # It waits for a database that is being started.
+    monkeypatch.setattr(doctor, "database_of", lambda settings, _: database_of(settings, 0.0))
     [finding] = await found({**sound, **changed})
     assert (finding.verdict, finding.subject) == (verdict, subject)
     assert words in finding.sentence
