@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 import pytest
@@ -29,8 +29,11 @@ async def quick(_request: Request) -> Response:
     return PlainTextResponse("quick")
 
 
+let_go = asyncio.Event()  # set where what is slow may end
+
+
 async def slow(_request: Request) -> Response:
-    await asyncio.sleep(2)
+    await let_go.wait()
     return PlainTextResponse("slow")
 
 
@@ -43,6 +46,11 @@ async def count(request: Request) -> Response:
 
 
 ENDPOINTS = [quick, slow, large, count]
+
+
+@pytest.fixture(autouse=True)
+def held() -> None:
+    let_go.clear()
 
 
 @pytest.fixture
@@ -97,6 +105,11 @@ async def connected(served: Served, *sources: str, says: bytes = b"") -> list[Cl
     return clients
 
 
+async def open_ones(clients: Sequence[Client]) -> list[bool]:
+    """Of each whether it is, all looked at together."""
+    return await asyncio.gather(*(client.is_open() for client in clients))
+
+
 def addresses(first: int, count: int) -> list[str]:
     return [f"127.0.9.{first + n}" for n in range(count)]
 
@@ -107,8 +120,8 @@ async def test_at_the_cap_who_has_no_head_makes_room_then_who_is_idle(served: Se
     silent = await connected(served, *addresses(11, PLACES - 4))
     newcomers = await connected(served, *addresses(21, 5), says=head("GET", "/quick"))
     assert all([b" 200 " in await client.read() for client in newcomers])
-    assert [await client.is_open() for client in silent] == [False] * 4
-    assert [await client.is_open() for client in idle] == [False, True, True, True]
+    assert await open_ones(silent) == [False] * 4
+    assert await open_ones(idle) == [False, True, True, True]
     for client in (*idle, *silent, *newcomers):
         client.close()
 
@@ -121,6 +134,7 @@ async def test_at_the_cap_who_is_served_stays_and_who_comes_is_told_to_come_back
     answer = await late.read()
     assert answer.startswith(b"HTTP/1.1 503 ")
     assert b"Retry-After" in answer
+    let_go.set()
     assert all([b" 200 " in await client.read() for client in served_now])
     for client in (*served_now, late):
         client.close()
@@ -132,6 +146,7 @@ async def test_at_the_cap_who_is_refused_reads_the_answer_to_its_end(served: Ser
     [late] = await connected(served, "127.0.9.31", says=whole)
     assert (await late.read()).startswith(b"HTTP/1.1 503 ")
     assert await late.loop.sock_recv(late.sock, 1) == b""  # and not a reset
+    let_go.set()
     for client in (*served_now, late):
         client.close()
 
@@ -164,7 +179,7 @@ async def test_at_the_cap_a_body_that_does_not_come_makes_room(served: Served) -
     slow_bodies = await connected(served, *addresses(1, PLACES), says=holding)
     [client] = await connected(served, *addresses(41, 1), says=head("GET", "/quick"))
     assert b" 200 " in await client.read()
-    assert [await one.is_open() for one in slow_bodies[:2]] == [False, True]
+    assert await open_ones(slow_bodies[:2]) == [False, True]
     for one in (*slow_bodies, client):
         one.close()
 
@@ -172,8 +187,8 @@ async def test_at_the_cap_a_body_that_does_not_come_makes_room(served: Served) -
 async def test_one_address_takes_only_its_share(served: Served) -> None:
     others = await connected(served, *addresses(1, 2))
     greedy = await connected(served, *["127.0.9.99"] * PLACES)
-    assert [await one.is_open() for one in others] == [True, True]
-    assert [await one.is_open() for one in greedy] == [False] * (PLACES - 2) + [True, True]
+    assert await open_ones(others) == [True, True]
+    assert await open_ones(greedy) == [False] * (PLACES - 2) + [True, True]
     for one in (*others, *greedy):
         one.close()
 
@@ -204,7 +219,7 @@ async def test_behind_a_proxy_all_places_are_its(monkeypatch: pytest.MonkeyPatch
     app = Edge(router([Route("/quick", quick)]), settings)
     task = asyncio.create_task(server.serve(app, settings, stop, listener=listener))
     clients = await connected(Served(listener.getsockname()[1]), *["127.0.9.99"] * PLACES)
-    assert all([await one.is_open() for one in clients])
+    assert all(await open_ones(clients))
     for one in clients:
         one.close()
     stop.set()
@@ -242,6 +257,7 @@ async def test_who_leaves_with_a_next_request_in_line_leaves_nothing_behind() ->
             await asyncio.sleep(0.1)
             assert len(asyncio.all_tasks()) > before
             connection.writer.transport.abort()
+        let_go.set()
         await until_tasks_are(before)
 
 
@@ -288,15 +304,15 @@ class Someone:
 
 async def test_connections_are_counted_by_what_they_wait_for() -> None:
     metrics = Metrics()
-    open_ones = Connections(10, 5, 5.0, metrics, Peers())
+    open_now = Connections(10, 5, 5.0, metrics, Peers())
     one: Member = Someone()
-    assert open_ones.admit(one)
-    open_ones.enter(one, "work")
-    assert len(open_ones) == 1
-    open_ones.leave(one, "client")
-    open_ones.leave(one, "client")
-    open_ones.enter(one, "idle")  # it is gone
-    assert len(open_ones) == 0
+    assert open_now.admit(one)
+    open_now.enter(one, "work")
+    assert len(open_now) == 1
+    open_now.leave(one, "client")
+    open_now.leave(one, "client")
+    open_now.enter(one, "idle")  # it is gone
+    assert len(open_now) == 0
     assert metrics.take() == {("tidings_connections_closed", '{"cause": "client"}'): 1}
 
 
