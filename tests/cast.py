@@ -260,17 +260,26 @@ async def suppress(
 
 
 async def settle(process: Process, *, rounds: int = 50) -> None:
-    """Do by hand what the workers do, until nothing is due."""
+    """Do by hand what the workers do, until nothing is due. Of a kind of which nothing is, nothing
+    is claimed: six claims in vain took longer than the work."""
+    due = await kinds_due(process)
     for _ in range(rounds):
         done = 0
         for kind, worker in WORKERS.items():
-            claimed = await process.claim(kind, [], 50)
-            for job in claimed:
-                await worker.act(process, job)
-            done += len(claimed)
+            if kind in due:
+                claimed = await process.claim(kind, [], 50)
+                for job in claimed:
+                    await worker.act(process, job)
+                done += len(claimed)
+                due = await kinds_due(process)
         if not done:
             return
     raise AssertionError(f"work is still due after {rounds} rounds")
+
+
+async def kinds_due(process: Process) -> set[str]:
+    async with process.database.read() as db:
+        return {*await db.fetch_values("SELECT DISTINCT kind FROM jobs WHERE wake_at <= :now")}
 
 
 async def lock_waiters(process: Process, number: int) -> None:
