@@ -26,6 +26,7 @@ import pytest_timeout
 import starlette.routing
 import structlog
 import uvloop
+from hypothesis.internal.conjecture import providers
 from pytest_timeout import timeout_timer
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -78,6 +79,11 @@ starlette.routing.compile_path = cache(starlette.routing.compile_path)
 
 # With each request it looks for a module that is not there, in every directory.
 httpx2._transports.asgi.is_running_trio = bool
+
+# Hypothesis would parse all modules that are loaded, in seconds of a core, and draw from their
+# constants: what it draws would depend on what else was run. The campaigns with more EXAMPLES do.
+if "EXAMPLES" not in os.environ:
+    vars(providers)["is_local_module_file"] = lambda _: False
 
 # Tens of milliseconds of a core for each who registers, and for each stranger at the door.
 COSTLY = (passwords.HASHER, passwords.NOBODY)
