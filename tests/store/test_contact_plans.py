@@ -29,12 +29,10 @@ from tests import servers
 from tests.conftest import SCHEMA
 from tests.store.test_plans import (
     ACME,
-    FILL,
-    NUMBERS,
     PAST,
     SORTS,
-    VALUES,
     Query,
+    fill,
     narrowed_by,
     plans_of,
 )
@@ -72,9 +70,7 @@ async def full(full_url: str) -> AsyncIterator[Database]:
     database = Database(full_url)
     await database.connect()
     async with database.write() as db:
-        for sql in FILL:
-            values = {name: VALUES[name] for name in re.findall(r":(\w+)", sql) if name != "now"}
-            await db.execute(NUMBERS + sql, **values)
+        await fill(db)
         for sql in (NAMES, *MEMORIES):
             await db.execute(sql)
         if database.engine == "postgresql":
