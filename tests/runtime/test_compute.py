@@ -23,6 +23,7 @@ from app.runtime.compute import Busy, Compute, Heavy, Job, Unfinished
 from app.runtime.compute_process import ComputeProcess
 from app.simulation.scenes import Given
 from tests.conftest import lent
+from tests.runtime.works import burn, die, hoard, last_of, raising, wide
 
 HEAVY = (
     '{% assign s = "' + ",".join("a" * 900) + '" %}{% for i in (1..10000) %}'
@@ -44,7 +45,7 @@ def rendered(workspace_id: str, source: str, seconds: float = 0.2, **facts: Any)
 
 @pytest.fixture(scope="module")
 async def left_idle() -> AsyncIterator[list[ComputeProcess]]:
-    """By tests before, and not for other files: such a process has imported this module."""
+    """By tests before, and not for other files: such a process has done heavy work."""
     idle: list[ComputeProcess] = []
     yield idle
     for one in idle:
@@ -53,7 +54,7 @@ async def left_idle() -> AsyncIterator[list[ComputeProcess]]:
 
 @pytest.fixture
 async def fresh(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Compute]:
-    """Without a process, which may be larger, for it imports this module."""
+    """Without a process, which may be larger, for it does heavy work."""
     monkeypatch.setattr(compute_process, "MOST_RESIDENT", 256 * 1024 * 1024)
     computing = Compute()
     yield computing
@@ -224,10 +225,6 @@ async def test_an_urgent_job_waits_for_one_that_is_under_way_and_for_no_queue(
     await asyncio.gather(*heavy)
 
 
-def last_of(given: Given) -> str:
-    return str(given.trigger["a"][-1])
-
-
 @pytest.mark.alone
 async def test_literals_are_written_as_short_as_they_came(computing: Compute) -> None:
     body = b'{"a":[' + b",".join([b"1.1"] * 50_000) + b"]}"
@@ -261,19 +258,6 @@ async def test_who_runs_out_of_patience_leaves_the_queue(computing: Compute) -> 
     assert computing._bytes == 0 or len(computing._queues) <= 1
     with pytest.raises(PartError):
         await first
-
-
-def burn() -> None:
-    while True:
-        pass
-
-
-def hoard() -> int:
-    return len(bytearray(4 << 30))
-
-
-def die() -> None:
-    os._exit(3)
 
 
 @pytest.mark.parametrize("work", [burn, hoard, die])
@@ -417,10 +401,6 @@ async def test_a_transaction_finds_the_result_that_was_done_ahead(computing: Com
         await work()
 
 
-def wide(length: int, _: int) -> str:
-    return "x" * length
-
-
 def wanting(computing: Compute, workspace_id: str, length: int, tries: list[int]) -> Any:
     async def work() -> int:
         tries.append(1)
@@ -514,10 +494,6 @@ async def test_an_input_that_changes_each_time_is_not_tried_for_ever(computing: 
     with pytest.raises(Problem) as refusal:
         await computing.within(work)
     assert refusal.value.code == "unavailable"
-
-
-def raising() -> None:
-    raise Problem("invalid", "What is wrong.", headers={"a": "b"}, extra=1)
 
 
 async def test_errors_cross_the_pipe_as_they_are(computing: Compute) -> None:
