@@ -14,6 +14,10 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from app.audience import writing
+from app.audience.subscriptions import Given
+from app.audience.topics import Answer
+from app.audience.workspace_context import without_country
 from app.billing import quotas
 from app.broadcasts import sending
 from app.messages import callbacks, delivery
@@ -91,20 +95,22 @@ class World:
             sleeps = self.course in ASLEEP and not is_calm and self.random.random() < 0.4
         new: dict[str, Any] = {
             self.address_field: address,
-            "tags": ["vip"],
             "timezone": BERLIN if sleeps else None,
             **given,
         }
-        id = str((await self.cast.ed.made("/contacts", new))["id"])
-        self.asleep |= {id} if sleeps else set()
-        self.calm |= {id} if is_calm else set()
-        self.addresses[id] = new[self.address_field] or ""
-        self.expected[id] = None
-        if self.topic_id and not is_calm and self.random.random() < 0.2:
-            self.expected[id] = "no_consent"
-        elif self.topic_id:
-            await self.answer(id, "subscribed")
-        return id
+        agrees = bool(self.topic_id) and (is_calm or self.random.random() >= 0.2)
+        topic = self.topic_id if agrees else None
+        answers = [Answer(topic, self.channel, "subscribed")] if topic else []
+        workspace = without_country(self.process, self.cast.ed.workspace_id)
+        async with self.process.database.write() as db:  # most of the time went into requests
+            row = await writing.create(
+                db, workspace, new, ["vip"], answers=answers, given=Given("form")
+            )
+        self.asleep |= {row.id} if sleeps else set()
+        self.calm |= {row.id} if is_calm else set()
+        self.addresses[row.id] = new[self.address_field] or ""
+        self.expected[row.id] = "no_consent" if self.topic_id and not agrees else None
+        return row.id
 
     def end(self, id: str) -> str:
         return self.ends.get(id) or ("SUPPRESSED" if self.expected[id] else "SENT")

@@ -216,7 +216,9 @@ async def test_too_many_bounces_or_complaints_pause_it(
     await stepped(process, 2)
     for job in await process.claim("message", [], 50):  # and makes no more meanwhile
         await delivery.deliver(process, job)
-    await asyncio.sleep(0.4)  # until the provider reports it
+    async with asyncio.timeout(5):  # until the provider has reported them
+        while await ended(process) < least:
+            await asyncio.sleep(0.01)
     await stepped(process, 1)
     shown = await cast.vic.read(path)
     assert (shown["state"], shown["reason"]["code"]) == ("PAUSED", code)
@@ -232,6 +234,15 @@ async def test_too_many_bounces_or_complaints_pause_it(
     shown = await cast.vic.read(path)
     assert shown["state"] == "SENT"
     assert shown["progress"]["sent"] == 12 - least
+
+
+async def ended(process: Process) -> int:
+    """Messages that bounced or were reported as spam."""
+    async with process.database.read() as db:
+        count: int = await db.fetch_value(
+            "SELECT count(*) FROM messages WHERE status IN ('BOUNCED', 'COMPLAINED')"
+        )
+        return count
 
 
 def plan_of(messages: int) -> dict[str, Plan]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from app.broadcasts import sending
@@ -23,15 +23,40 @@ async def recipients(cast: Cast, id: str, query: str = "") -> list[dict[str, Any
     return found
 
 
+# Whether anything has happened to broadcasts since it was last looked.
+STANDS = (
+    "SELECT count(*) FROM jobs WHERE kind = 'broadcast'",
+    "SELECT count(*) FROM broadcast_recipients",
+    "SELECT count(*) FROM messages",
+    "SELECT count(*) FROM messages WHERE status = 'QUEUED'",
+)
+GO_ON = "UPDATE jobs SET wake_at = :now WHERE kind = 'broadcast' AND wake_at <= :soon"
+NEXT = "SELECT min(wake_at) FROM jobs WHERE kind = 'broadcast' AND wake_at > :now"
+BEAT = timedelta(seconds=1)  # and what rests for longer, rests
+PASSES = timedelta(seconds=20)
+
+
 async def worked(process: Process) -> None:
-    """Do what the workers do, until no broadcast is worked on."""
+    """Do what the workers do, until no broadcast is worked on. When something has happened, those
+    that rest for a beat go on at once; when nothing has, time passes until the next one is due."""
+    stood: list[int] = []
+    ends: datetime | None = None
     async with asyncio.timeout(20):
         while True:
             await settle(process)
-            async with process.database.read() as db:
-                if not await db.fetch_value("SELECT count(*) FROM jobs WHERE kind = 'broadcast'"):
+            async with process.database.write() as db:
+                stands = [await db.fetch_value(sql) for sql in STANDS]
+                if not stands[0]:
                     return
-            await asyncio.sleep(0.1)
+                now = await db.now()
+                if stands != stood:
+                    await db.execute(GO_ON, soon=now + BEAT)
+                due = await db.fetch_value(NEXT)
+            if stands == stood and due is not None:
+                ends, due_at = ends or now + PASSES, datetime.fromisoformat(str(due))
+                assert due_at <= ends, f"a broadcast rests until {due_at}"
+                set_clock(process, due_at + timedelta(milliseconds=1))
+            stood = stands
 
 
 async def sent_to(cast: Cast) -> Counter[str]:
