@@ -97,7 +97,7 @@ LINES: dict[str, tuple[Callable[..., Any], ...]] = {
         test_trail.test_an_act_that_fails_leaves_no_entry,
     ),
     "L9": (
-        test_chain.test_random_tamperings_are_all_found,
+        test_chain.test_every_tampering_with_any_entry_is_found,
         test_chain.test_a_chain_cannot_be_begun_anew_without_an_entry,
     ),
     "L10": (

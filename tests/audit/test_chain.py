@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -259,7 +260,6 @@ async def test_what_is_pruned_leaves_the_chain_whole(process: Process, acme: str
 
 # --- a trail that was tampered with -------------------------------------------------------------
 
-TAMPERINGS = 1_000
 RESTORE = f"""
     INSERT INTO audit_logs ({audit_logs.COLUMNS})
     VALUES ({", ".join(f":{name.strip()}" for name in audit_logs.COLUMNS.split(","))})
@@ -463,14 +463,12 @@ async def test_an_entry_that_nobody_wrote_is_named(process: Process, acme: str) 
     assert fault.id == copy.id
 
 
-async def test_random_tamperings_are_all_found(process: Process, acme: str) -> None:
-    chance = random.Random(20261121)
+async def test_every_tampering_with_any_entry_is_found(process: Process, acme: str) -> None:
     await written(process, acme, 12)
     whole = await entries(process, acme)
-    for _ in range(TAMPERINGS):
-        name, victim = chance.choice(list(TAMPERS)), chance.choice(whole)
+    for (name, tamper), victim in itertools.product(TAMPERS.items(), whole):
         async with process.database.write() as db:
-            await TAMPERS[name](db, acme, victim)
+            await tamper(db, acme, victim)
         fault = (await verdict(process, acme)).fault
         assert fault is not None, name
         assert fault.sequence == victim.sequence, name
