@@ -71,8 +71,10 @@ def headers_of(mail: Received) -> list[str]:
 
 async def no_header_is_forged(wire: Wire) -> None:
     """J1, by whatever a sender of ours or a contact can put into a template's values."""
+    # What is stored of a value depends on the engine, and not on the part that it is for.
+    parts = PARTS if wire.process.database.engine == "sqlite" else PARTS[:3:2]
     for trick in SPOKEN:
-        for part in PARTS:
+        for part in parts:
             content = {"subject": "Hello", "html": "<p>Hi</p>", part: "{{trigger.word}}"}
             await wire.order(to="ada@acme.test", content=content, data={"word": trick})
     mails = await wire.sent()
@@ -192,6 +194,7 @@ LINES: dict[str, Line] = {
     "J4 in what is read": no_value_hides_the_way_out,
     "J13": one_message_id_for_each_message,
 }
+COMPOSED = ("J4 in what is read",)  # alike whatever the engine, which only keeps the markup
 # What is no mail is tried where it comes in, over the wire as well.
 ELSEWHERE = {
     "J5": links.test_one_click_ends_it_before_the_answer_and_opening_the_link_does_nothing,
@@ -211,7 +214,12 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize(
+    ("line", "database_url"),
+    [(line, "sqlite") for line in LINES]
+    + [(line, "postgresql") for line in LINES if line not in COMPOSED],
+    indirect=["database_url"],
+)
 async def test_no_mail_does_harm(line: str, cast: Cast, process: Process, tmp_path: Path) -> None:
     async with wired(cast, process, tmp_path / "ledger") as wire:
         await LINES[line](wire)

@@ -31,7 +31,7 @@ from tests.routes.test_billing import notify, paid, plan_of, trail, updated
 from tests.runs.test_runner import later
 from tests.stripe_server import PRICES, SECRET_KEY, WEBHOOK_SECRET, StripeServer, event, signature
 
-COPIES = 1_000
+COPIES = 200  # many times as many as are worked on at once
 A_WHILE = TOLERANCE_SECONDS + 60
 
 
@@ -85,7 +85,7 @@ async def nothing_counts_unless_signed(shop: Shop) -> None:
     assert await shop.plans() == ["growth", "starter"]
 
 
-async def a_thousand_copies_are_one(shop: Shop) -> None:
+async def many_copies_are_one(shop: Shop) -> None:
     """K2."""
     body = await paid(shop.olivia, shop.server)
     copies = await asyncio.gather(*(notify(shop.olivia, body) for _ in range(COPIES)))
@@ -175,7 +175,7 @@ async def a_lower_plan_loses_no_run(shop: Shop) -> None:
 Line: TypeAlias = Callable[[Shop], Awaitable[None]]
 LINES: dict[str, Line] = {
     "K1": nothing_counts_unless_signed,
-    "K2": a_thousand_copies_are_one,
+    "K2": many_copies_are_one,
     "K2 in any order": no_order_of_events_matters,
     "K3": nobody_pays_for_another,
     "K4": the_way_back_pays_nothing,
