@@ -566,7 +566,7 @@ async def test_whoever_takes_too_long_even_alone_is_judged_by_the_newest_part_of
 ) -> None:
     """Not for ever by turns, here and there."""
     monkeypatch.setattr(contact_past, "MOST_OF_PAST", 2)
-    cut_off(monkeypatch, least=1)
+    cut_off(monkeypatch, least=1, seconds=0.0)
     here = await world(process, acme, 1)
     async with process.database.write() as db:
         await here.create(db)
@@ -795,15 +795,15 @@ async def test_a_chunk_that_takes_longer_than_its_lease_is_not_lost(
     monkeypatch.setattr(segment_jobs, "FIRST", 40)
     process = replace(process, settings=replace(process.settings, lease_seconds=1))
     here = await world(process, acme, 1)
-    await crowd(here, 40)
-    slow_down_sql(monkeypatch, 0.05)
+    await crowd(here, 8)
+    slow_down_sql(monkeypatch, 0.18)
     [job] = await process.claim("segment", [], 1)
     working = asyncio.create_task(segment_jobs.work(process, job))
-    await asyncio.sleep(1.5)
+    await asyncio.sleep(1.1)
     assert not working.done()
     assert await process.claim("segment", [], 1) == []
     await working
-    assert [count for _, count in (await here.kept()).values()] == [40]
+    assert [count for _, count in (await here.kept()).values()] == [8]
 
 
 @pytest.mark.parametrize("made", CROWDS)
@@ -844,13 +844,13 @@ async def test_whoever_takes_too_long_even_alone_is_judged_by_the_machine(
     assert [vars(one)["contacts"] for one in given_up] == [8, 1] * 3
 
 
-def cut_off(monkeypatch: pytest.MonkeyPatch, *, least: int) -> None:
-    """Let statements that judge so many contacts, or more, take too long."""
+def cut_off(monkeypatch: pytest.MonkeyPatch, *, least: int, seconds: float = 0.1) -> None:
+    """Let statements that judge so many contacts, or more, take too long, which is this long."""
     fill, changes = segment_fills.fill, segment_fills.changes
 
     async def judged(going: Any, among: int, *given: Any, **named: Any) -> Any:
         if among >= least:
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(seconds)
             raise Unavailable("canceling statement due to statement timeout")
         return await going(*given, **named)
 

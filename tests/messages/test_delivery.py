@@ -44,7 +44,7 @@ from tests.cast import HELLO, SEND_HELLO, Cast, hook, lock_waiters, settle, supp
 from tests.present import present
 from tests.proxy import Proxy, proxy_before
 from tests.receivers import HESITATE, Receiver
-from tests.runs.test_runner import later
+from tests.runs.test_runner import later, outlasted
 from workers.kinds import WORKERS
 
 EVENT = orjson.dumps({"email": "ada@example.com", "word": "tea"})
@@ -798,16 +798,18 @@ async def test_a_receipt_that_comes_after_a_newer_attempt_changes_nothing(
 
 async def test_a_slow_provider_does_not_cost_the_lease(process: Process, acme: str) -> None:
     quick = replace(process, settings=replace(process.settings, lease_seconds=1))
-    gate = asyncio.Event()
+    asked, gate = asyncio.Event(), asyncio.Event()
 
     async def wait(message: Message) -> Receipt:
+        asked.set()
         await gate.wait()
         return await accepts(message)
 
     quick, _ = with_provider(quick, wait)
     await start(quick, acme)
     sending = asyncio.create_task(settle(quick))
-    await asyncio.sleep(2.5)  # two leases and a half
+    await asked.wait()
+    await outlasted(quick, "message")
     assert await quick.claim("message", [], 10) == []
     gate.set()
     await sending
@@ -955,11 +957,14 @@ async def test_an_outcome_whose_commit_was_not_answered_stands(
 
 
 async def test_an_outcome_waits_for_a_database_that_went_away_during_the_call(
-    proxied: tuple[Process, Proxy], process: Process, acme: str
+    proxied: tuple[Process, Proxy],
+    process: Process,
+    acme: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def lose_the_database(message: Message) -> Receipt:
         await proxied[1].stop()
-        asyncio.get_running_loop().call_later(1, lambda: back.append(restart()))
+        asyncio.get_running_loop().call_later(0.2, lambda: back.append(restart()))
         return await accepts(message)
 
     def restart() -> asyncio.Task[None]:
@@ -969,6 +974,7 @@ async def test_an_outcome_waits_for_a_database_that_went_away_during_the_call(
     through, provider = with_provider(proxied[0], lose_the_database)
     await start(process, acme)
     await settle(through)
+    assert "outcome not recorded yet" in caplog.messages
     assert len(provider.given) == 1
     [attempt] = await attempts(process, acme)
     assert attempt.status == "SENT"

@@ -18,6 +18,7 @@ from app.net.egress import Egress
 from app.process import Process
 from app.providers import api, operators
 from app.providers.own import Own
+from app.providers.resend import Resend
 from app.store import delivery_attempts
 from tests import resend_server, twilio_server
 from tests.cast import WEBHOOK, hook, settle
@@ -179,6 +180,9 @@ async def test_mail_reaches_resend_once_though_its_first_answer_was_lost(
     content = {"subject": "Offer", "html": "<p>{{trigger.word}}</p>", "category": "marketing"}
     step = {"id": "m", "type": "send_message", "channel": "email", "content": content}
     async with producing(process, **settings) as live:
+        channel = live.channels["email"]
+        assert isinstance(channel, Resend)
+        channel._between_seconds = 0.01  # until it asks again
         token = await hook(live, acme, [step])
         await webhooks.receive(live, token=token, signatures=[], body=EVENT)
         await settle(live)

@@ -21,7 +21,7 @@ from app.vault.vault import VaultError
 from tests.cast import hook, settle
 from tests.listener import Asked, Listener, Respond, never, says
 from tests.present import present
-from tests.runs.test_runner import contact_of, later, read, steps_of
+from tests.runs.test_runner import contact_of, later, outlasted, read, steps_of
 from tests.servers import free_port
 
 EVENT = {"email": "ada@example.com", "order": "o1"}
@@ -124,7 +124,7 @@ async def test_a_body_is_json_when_it_is_and_else_text(
 async def test_a_run_whose_steps_leave_too_much_fails_and_stays_small(
     open_process: Process, acme: str
 ) -> None:
-    async with Listener(says(b"[" + b"0.1," * 16_000 + b"0]")) as listener:
+    async with Listener(says({"said": "x" * 64_000})) as listener:
         asking = [ask(listener, id=f"ask{number}") for number in range(10)]
         run_id = await started(open_process, acme, *asking)
         await settle(open_process)
@@ -304,14 +304,22 @@ async def test_a_caller_that_lost_its_lease_writes_nothing(
 
 async def test_a_slow_server_does_not_cost_the_lease(open_process: Process, acme: str) -> None:
     process = replace(open_process, settings=replace(open_process.settings, lease_seconds=1))
-    async with Listener(never) as listener:
-        await started(process, acme, ask(listener, timeoutMs=2_500))
+    gate = asyncio.Event()
+
+    async def slowly(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await gate.wait()
+        await says({"ok": True})(asked, writer)
+
+    async with Listener(slowly) as listener:
+        run_id = await started(process, acme, ask(listener))
         moving = asyncio.create_task(settle(process))
         await listener.arrived.wait()
-        await asyncio.sleep(1.6)  # a lease and a half
+        await outlasted(process, "call")
         assert await process.claim("call", [], 10) == []
+        gate.set()
         await moving
     assert len(listener.asked) == 1
+    assert (await read(process, acme, run_id)).status == "COMPLETED"
 
 
 @pytest.mark.parametrize("when", ["before", "during"])

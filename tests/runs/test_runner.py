@@ -73,6 +73,14 @@ async def later(process: Process, kind: Kind, seconds: float) -> None:
             )
 
 
+async def outlasted(process: Process, kind: Kind) -> None:
+    """Until the claim of the only job of this kind would have run out, had it not been renewed."""
+    async with process.database.read() as db:
+        until = await db.fetch_value("SELECT wake_at FROM jobs WHERE kind = :kind", kind=kind)
+        left = until - await db.now()
+    await asyncio.sleep(left.total_seconds() + 0.05)
+
+
 async def _wait_less(db: Handle, time: timedelta) -> None:
     waiting = await db.fetch_all("SELECT id, waiting_for FROM runs WHERE status = 'WAITING'")
     for row in waiting:
