@@ -89,11 +89,11 @@ async def test_after_some_failures_in_a_row_the_others_are_held_back(
     process: Process, acme: str, error: SendError
 ) -> None:
     process, provider, _ = provided(process, error)
-    await order(process, acme, 20)
+    await order(process, acme, 2 * circuit_breaker.OPEN_AFTER)
     while claimed := await process.claim("message", [], 1):
         await delivery.deliver(process, claimed[0])
     assert len(provider.given) == circuit_breaker.OPEN_AFTER
-    assert (await statuses(process))["QUEUED"] >= 15
+    assert (await statuses(process))["QUEUED"] >= circuit_breaker.OPEN_AFTER
     last = (await reasons(process))[-1]
     assert last["reason_detail"].startswith("Waiting: the provider")
 
@@ -120,7 +120,7 @@ async def test_when_its_time_has_come_one_asks_and_the_others_follow(
     process: Process, acme: str
 ) -> None:
     process, provider, state = provided(process, THROTTLED)
-    await order(process, acme, 40)
+    await order(process, acme, 16)
     while claimed := await process.claim("message", [], 1):
         await delivery.deliver(process, claimed[0])
     for _ in range(3):  # it is still throttled: one call each time
@@ -134,11 +134,11 @@ async def test_when_its_time_has_come_one_asks_and_the_others_follow(
     early = (
         circuit_breaker.OPEN_AFTER - 1
     )  # tried before it was known: they wait as they would alone
-    assert await statuses(process) == {"SENT": 40 - early, "QUEUED": early}
+    assert await statuses(process) == {"SENT": 16 - early, "QUEUED": early}
     assert await circuit(process) is None
     await later(process, "message", 200)
     await settle(process)
-    assert await statuses(process) == {"SENT": 40}
+    assert await statuses(process) == {"SENT": 16}
 
 
 async def its_time_comes(process: Process) -> None:
@@ -270,9 +270,10 @@ async def test_a_message_that_the_provider_does_not_like_stops_no_other(
         return await accepts(message)
 
     process, provider = with_provider(process, full)
-    await order(process, acme, 30)
+    await order(process, acme, 2 * circuit_breaker.OPEN_AFTER)
     await settle(process)
-    assert await statuses(process) == {"SENT": 29, "QUEUED": 1}
+    sent = 2 * circuit_breaker.OPEN_AFTER - 1
+    assert await statuses(process) == {"SENT": sent, "QUEUED": 1}
     assert [message.to for message in provider.given].count("p0@example.com") == 1
 
 
@@ -303,7 +304,7 @@ async def test_an_outcome_that_comes_late_counts_as_well(
 
 async def test_mail_about_accounts_waits_for_no_list_s_circuit(process: Process, acme: str) -> None:
     process, provider, state = provided(process, AWAY)
-    await order(process, acme, 20)
+    await order(process, acme, circuit_breaker.OPEN_AFTER)
     await settle(process)
     known = await circuit(process)
     assert known is not None
