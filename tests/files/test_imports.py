@@ -26,7 +26,14 @@ from tests.cast import suppress
 from tests.consent.test_consent import ADA
 from tests.tables import each_row
 
-PEOPLE = 1_234
+PEOPLE = 123
+
+
+@pytest.fixture
+def batch(monkeypatch: pytest.MonkeyPatch) -> int:
+    """So many rows are stored at once: some hundred are several batches."""
+    monkeypatch.setattr(imports, "BATCH", 50)
+    return 50
 
 
 def sheet(*rows: str, header: str = "email") -> bytes:
@@ -81,8 +88,9 @@ async def count(database: Database) -> int:
 
 
 async def test_a_file_of_several_batches_is_stored_and_safe_to_send_again(
-    process: Process, acme: str
+    process: Process, acme: str, batch: int
 ) -> None:
+    assert 2 * batch < PEOPLE
     *_, first = await run(process, acme, people(PEOPLE))
     assert first == totals(created=PEOPLE)
     assert await count(process.database) == PEOPLE
@@ -270,7 +278,7 @@ async def test_a_new_address_from_a_file_does_not_undo_an_opt_out(
 
 
 async def test_a_dry_run_counts_who_comes_again_much_later_once(
-    process: Process, acme: str
+    process: Process, acme: str, batch: int
 ) -> None:
     data = people(PEOPLE) + people(PEOPLE)[6:] + b"p0@x.test\n"
     *_, last = await run(process, acme, data, dry_run=True)
@@ -570,7 +578,9 @@ async def test_what_cuts_it_short_before_a_line_is_raised_and_after_one_is_the_l
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-async def test_each_batch_asks_whether_it_may(process: Process, acme: str, dry_run: bool) -> None:
+async def test_each_batch_asks_whether_it_may(
+    process: Process, acme: str, batch: int, dry_run: bool
+) -> None:
     asked = 0
 
     async def twice() -> None:
@@ -584,13 +594,13 @@ async def test_each_batch_asks_whether_it_may(process: Process, acme: str, dry_r
     )
     assert asked == 3
     assert last == {
-        **totals(created=1_000),
+        **totals(created=2 * batch),
         "type": "problem",
         "dryRun": dry_run,
         "code": "unauthenticated",
         "detail": "Not any more.",
     }
-    assert await count(process.database) == (0 if dry_run else 1_000)
+    assert await count(process.database) == (0 if dry_run else 2 * batch)
 
 
 async def test_what_is_told_early_fits_into_the_buffers_on_the_way(
@@ -647,9 +657,13 @@ async def test_an_exchange_of_addresses_within_a_batch_is_made_one_by_one(
 
 
 async def test_a_database_that_is_away_is_told_as_that(
-    process: Process, acme: str, connect: Callable[..., Awaitable[Database]]
+    process: Process,
+    acme: str,
+    connect: Callable[..., Awaitable[Database]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    busy = await connect(pool_size=1, deadlines=Deadlines(acquire_ms=500, writer_ms=100))
+    monkeypatch.setattr(imports, "PAUSES", (0.01, 0.01))
+    busy = await connect(pool_size=1, deadlines=Deadlines(acquire_ms=100, writer_ms=100))
     lines = imports.run(
         replace(process, database=busy),
         acme,
