@@ -42,6 +42,7 @@ from tests.runs.test_explaining_occasions import (
     set_aside,
     watched,
 )
+from tests.tables import each_row
 
 Case: TypeAlias = Callable[[Scene], Awaitable[str]]  # the id of the evidence
 CASES: dict[Explanation, Case] = {}
@@ -81,7 +82,7 @@ async def paused(scene: Scene) -> str:
     return id
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@each_row("source", SOURCES)
 async def test_a_draft_of_whose_trigger_nothing_is_said_is_explained(
     scene: Scene, source: str
 ) -> None:
@@ -683,9 +684,10 @@ async def test_an_explanation_is_about_one_definition_and_a_time_if_that_is_aske
     ]
 
 
-@pytest.mark.parametrize("source", NOTHING_CAME)
+@each_row("source", NOTHING_CAME)
 async def test_what_came_before_a_time_is_not_denied(scene: Scene, source: str) -> None:
-    segment = await scene.cast.ed.made("/segments", {"name": "S", "filter": {"event": "x"}})
+    new = {"name": f"S of {source}", "filter": {"event": "x"}}
+    segment = await scene.cast.ed.made("/segments", new)
     of_segment = {"segmentId": segment["id"]}
     given: dict[str, dict[str, Any]] = {
         "tag_added": {"tag": "vip {since}"},
@@ -703,7 +705,7 @@ async def test_what_came_before_a_time_is_not_denied(scene: Scene, source: str) 
     assert asked["sentence"].count(f" after {since}") == 1
     [plain] = [one for one in await scene.explained() if one["code"] == "no_event"]
     assert plain["sentence"] == asked["sentence"].replace(f" after {since}", "")
-    assert ("the segment S" in plain["sentence"]) == ("segmentId" in more)
+    assert ("the segment S of " in plain["sentence"]) == ("segmentId" in more)
 
 
 async def test_nobody_is_explained_to_strangers(scene: Scene) -> None:
