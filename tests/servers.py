@@ -20,6 +20,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 import asyncpg
 import pytest
@@ -692,14 +693,46 @@ def clock_of(database: Database) -> object:
     return backend.now if database.engine == "postgresql" else backend.offset
 
 
+AHEAD = "tests.ahead"  # a setting of a session
+SHIFTED = f"(now() + CAST(COALESCE(current_setting('{AHEAD}', TRUE), '0') AS INTERVAL))"
+
+
+class ShiftedConnection(postgres.PostgresConnection):
+    """Its session knows how far the clock is ahead. Were that in the text of the statements, each
+    of them would be read and planned anew for each time that a test goes to."""
+
+    ahead: WeakKeyDictionary[object, str]  # of the sessions that know it
+    wanted: str
+
+    async def acquire(self) -> None:
+        await super().acquire()
+        session = getattr(self.raw_connection, "_con")  # noqa: B009 - the pool lends a proxy of it
+        if self.ahead.get(session) != self.wanted:
+            await self.raw_connection.execute(f"SET {AHEAD} = '{self.wanted}'")
+            self.ahead[session] = self.wanted
+
+
 def set_clock(database: Database, milliseconds: int) -> None:
     """Set the clock of a database so far before or after the right one."""
     backend: Any = database._databases._backend
-    if database.engine == "postgresql":
-        backend.now = postgres._now(milliseconds)
-        backend.sets.clear()  # the statements in it have the clock that they were made with
-    else:
+    if database.engine == "sqlite":
         backend.offset = timedelta(milliseconds=milliseconds)
+        return
+    is_shifted = bool(milliseconds) and not database.is_sharded  # nodes do not know the session's
+    now = SHIFTED if is_shifted else postgres._now(milliseconds)
+    if now != backend.now:
+        backend.sets.clear()  # the statements in it have the clock that they were made with
+    backend.now = now
+    vars(backend).pop("connection", None)
+    if is_shifted:
+        known = vars(backend).setdefault("ahead", WeakKeyDictionary())
+
+        def connection() -> ShiftedConnection:
+            made = ShiftedConnection(backend, backend._dialect)
+            made.ahead, made.wanted = known, f"{milliseconds} milliseconds"
+            return made
+
+        backend.connection = connection
 
 
 class SharedDatabases:
