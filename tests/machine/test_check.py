@@ -289,7 +289,7 @@ def objects(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 anything = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=4) | objects(inner), max_leaves=25
+    scalars, lambda inner: st.lists(inner, max_size=4) | objects(inner), max_leaves=10
 )
 likely = st.one_of(
     anything,

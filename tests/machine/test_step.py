@@ -320,7 +320,7 @@ def arms(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
-arrays = st.lists(st.recursive(leaves, arms, max_leaves=8), max_size=6)
+arrays = st.lists(st.recursive(leaves, arms, max_leaves=8), max_size=3)
 outcomes = st.lists(st.sampled_from(get_args(MessageEnd)), min_size=1, max_size=4)
 
 
