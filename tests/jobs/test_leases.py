@@ -194,8 +194,9 @@ async def test_renewals_give_up_in_time_for_another_try(
 
 
 async def test_what_a_lost_commit_did_is_asked_until_it_is_known(
-    process: Process, acme: str
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(leases, "ASK_AGAIN_SECONDS", 0.01)
     await start(process, acme)
     [claimed] = await process.claim("run", [], 10)
     answers = iter([LOST, AWAY, LOST])
