@@ -66,13 +66,18 @@ PATIENCE_SECONDS = 60.0  # for what the service does; a machine may be slow
 
 
 def hasty(times: int = 5) -> str:
-    """The script of a page that looks again sooner, for its pauses are made for people; unless it
-    is PATIENT."""
-    return f"""const real = setInterval.bind(window), pace = () => window.isPatient ? 1 : {times}
-        window.setInterval = (work, pause, ...rest) => real(work, pause / pace(), ...rest)"""
+    """The script of a page that looks again sooner, and sooner takes a text for typed, for its
+    pauses are made for people; unless it is PATIENT."""
+    return f"""const every = setInterval.bind(window), later = setTimeout.bind(window)
+        const pace = () => window.isPatient ? 1 : {times}
+        const isRest = pause => pause >= 200 && pause < 1000 // after the last key
+        window.setInterval = (work, pause, ...rest) => every(work, pause / pace(), ...rest)
+        window.setTimeout = (work, pause = 0, ...rest) =>
+            later(work, isRest(pause) ? pause / pace() : pause, ...rest)"""
 
 
 PATIENT = "window.isPatient = true"
+HASTY = "window.isPatient = false"
 
 
 # The screen is there, with all that it reads, and still is when its effects have run. It looks when

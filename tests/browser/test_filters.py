@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from playwright.sync_api import Page, Request, expect
 
-from tests.browser.conftest import Service, loaded, opened, went
+from tests.browser.conftest import HASTY, PATIENT, Service, loaded, opened, went
 from tests.browser.test_screens import clean
 
 # Each list, a filter of it that lets nothing through, and the member of its query in the API.
@@ -154,7 +154,9 @@ def test_a_filter_that_is_still_being_typed_does_not_follow_to_another_list(
     page: Page, service: Service
 ) -> None:
     opened(page, service, "/contacts")
+    page.evaluate(PATIENT)
     page.get_by_label("Search").fill("somebody")
+    page.evaluate(HASTY)
     page.get_by_role("link", name="Runs", exact=True).click()
     page.get_by_role("heading", level=1, name="Runs").wait_for()
     with page.expect_response(re.compile(r"/runs\?")):
