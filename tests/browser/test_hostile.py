@@ -169,9 +169,13 @@ def test_a_letter_and_the_page_that_it_leads_to_show_them_as_text(
     page = stranger
     email, bearer = service.registered(f"Eve {PLAIN}", f"At {PLAIN}")
     eve, invited = service.acting(bearer), "invited@example.com"
-    eve.made("/memberships/invitations", {"email": invited, "role": "viewer"})
+    signed_in(page, service, email, "/settings/members")
+    page.get_by_label("Email").fill(invited)
+    page.locator("form").get_by_label("Role").select_option("viewer")
+    page.get_by_role("button", name="Send invitation").click()
+    page.get_by_role("cell", name=invited).wait_for()
     link = eve.letter("invitation", invited)
-    signed_in(page, service, email, f"/inbox?to={invited}")
+    went(page, f"/inbox?to={invited}")
     page.get_by_role("button", name="invites you to").click()
     page.frame_locator("iframe").get_by_text(PLAIN).first.wait_for()
     page.get_by_role("button", name="Text", exact=True).click()

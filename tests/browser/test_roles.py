@@ -371,6 +371,19 @@ def test_a_scheduled_broadcast_is_changed_by_those_alone_who_may_send_it(
     page.get_by_role("heading", level=1, name=edits, exact=True).wait_for()
 
 
+def test_a_viewer_reads_a_step_and_is_told_why_there_is_no_more(
+    stranger: Page, service: Service, acme: Acme
+) -> None:
+    page = stranger
+    signed_in(page, service, acme.emails["viewer"], f"/flows/workflows/{acme.ids['flow']}/edit")
+    page.locator(".react-flow__node[data-id='rest']").click()
+    expect(page.get_by_label("Duration")).to_be_disabled()
+    assert page.locator(".palette").get_by_role("button", name="Wait", exact=True).count() == 0
+    went(page, "/settings/keys")  # by an address that somebody else sent
+    page.get_by_role("heading", level=1, name="API keys").wait_for()
+    page.get_by_text("Your role (viewer) does not allow this.").wait_for()
+
+
 def pressed(page: Page, name: str) -> None:
     """And what it leads to is there."""
     page.get_by_role("button", name=name, exact=True).last.click()

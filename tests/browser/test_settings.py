@@ -211,7 +211,7 @@ def test_a_change_of_a_member_gives_back_no_role_that_was_taken(
     expect(dialog.get_by_label("Role")).to_have_value("viewer")
     dialog.get_by_label("Role").select_option("editor")
     dialog.get_by_role("button", name="Change role").click()
-    dialog.wait_for(state="hidden")
+    page.get_by_role("row", name=email).get_by_text("editor, sends broadcasts").wait_for()
     assert (member()["role"], member()["sendsBroadcasts"]) == ("editor", True)
 
 

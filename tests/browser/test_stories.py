@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 import pytest
 from playwright.sync_api import (
-    Browser,
     BrowserContext,
     Locator,
     Page,
@@ -442,70 +441,6 @@ def test_home_says_whom_messages_wait_for_and_what_nobody_does(
     page.get_by_text(re.compile(rf"^{sent} messages? this month\.$")).wait_for()
     page.get_by_role("link", name="3 messages overdue by more than five minutes").click()
     page.wait_for_url(re.compile(r"/messages\?status=QUEUED$"))
-
-
-def test_a_viewer_sees_no_way_to_change_anything(
-    chromium: Browser, stranger: Page, service: Service
-) -> None:
-    email = f"vic-{secrets.token_hex(4)}@acme.example"
-    page = stranger
-    registered(page, service, "/settings/members")
-    page.get_by_label("Email").fill(email)
-    page.locator("form").get_by_label("Role").select_option("viewer")
-    page.get_by_role("button", name="Send invitation").click()
-    page.get_by_role("cell", name=email).wait_for()
-    opened(page, service, "/flows/new")
-    page.get_by_role("button", name=re.compile("^Welcome series")).click()
-    page.wait_for_url(re.compile("/edit$"))
-    [flow] = re.findall(r"/flows/\S+/edit", page.url)
-    opened(page, service, "/inbox")
-    page.get_by_role("button", name=re.compile("invite", re.IGNORECASE)).first.click()
-    page.get_by_role("button", name="Text", exact=True).click()
-    [link] = re.findall(r"http\S+/account#\S+", page.locator("pre").first.inner_text())
-    viewer = chromium.new_context()
-    owners, page = page, viewer.new_page()
-    page.goto(link)
-    page.get_by_label(re.compile("Your name")).fill("Vic")
-    page.get_by_label(re.compile("Your password")).fill(PASSWORD)
-    page.get_by_role("button", name="Accept the invitation").click()
-    page.get_by_role("link", name="Open the console").click()
-    page.get_by_role("heading", level=1, name="Sign in").wait_for()
-    page.goto(f"{service.url}/console/contacts")
-    page.get_by_label("Email").fill(email)
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
-    page.get_by_role("heading", level=1, name="Contacts").wait_for()
-    assert page.get_by_role("link", name="New contact").count() == 0
-    assert page.get_by_role("link", name="import").count() == 0
-    for path, way in (("/segments", "New segment"), ("/broadcasts", "New broadcast")):
-        opened(page, service, path)
-        page.get_by_text(re.compile("No .* yet")).wait_for()
-        assert page.get_by_role("link", name=way).count() == 0
-    opened(page, service, "/settings/topics")
-    page.get_by_text("No topics yet").wait_for()
-    assert page.get_by_role("button", name="Create topic").count() == 0
-    opened(page, service, "/settings/workspace")
-    assert page.get_by_role("button", name="Save").count() == 0
-    assert page.get_by_role("link", name="API keys").count() == 0
-    opened(page, service, "/settings/keys")  # by an address that somebody else sent
-    page.get_by_role("heading", level=1, name="API keys").wait_for()
-    page.get_by_text("Your role (viewer) does not allow this.").wait_for()
-    opened(page, service, flow)
-    page.locator(".react-flow__node[data-id='welcome']").click()
-    assert page.get_by_label("Template").is_disabled()
-    assert page.get_by_role("button", name="Save").count() == 0
-    assert page.locator(".palette").get_by_role("button", name="Wait", exact=True).count() == 0
-    opened(owners, service, "/settings/members")
-    row = owners.get_by_role("row", name=re.compile("Vic"))
-    row.get_by_role("button", name="Change role").click()
-    dialog = row.get_by_role("dialog")
-    dialog.get_by_label("Role").select_option("editor")
-    dialog.get_by_label("Can send broadcasts too").check()
-    dialog.get_by_role("button", name="Change role").click()
-    row.get_by_text("editor, sends broadcasts").wait_for()
-    loaded(page, service, "/broadcasts")
-    page.get_by_role("link", name="New broadcast").wait_for()
-    viewer.close()
 
 
 # Pages look again only when the test says so.
