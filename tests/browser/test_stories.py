@@ -29,6 +29,7 @@ from tests.browser.conftest import (
     went,
 )
 from tests.browser.test_screens import clean
+from tests.cast import any_address
 
 
 def registered(page: Page, service: Service, path: str) -> str:
@@ -87,12 +88,15 @@ def test_when_the_session_ends_nothing_that_was_typed_is_lost(
 
 
 def signed_out(context: BrowserContext, service: Service) -> None:
-    """In another tab."""
-    other = context.new_page()
-    opened(other, service, "/")
-    other.get_by_role("button", name="Sign out").click()
-    other.get_by_role("heading", level=1, name="Sign in").wait_for()
-    other.close()
+    """As by another tab, which test_when_the_session_ends opens."""
+    headers = {"Origin": service.url, "X-Forwarded-For": any_address()}
+    renewed = context.request.post(
+        f"{service.url}/auth/refresh", headers=headers, data={"session": "cookie"}
+    )
+    bearer = {"Authorization": f"Bearer {renewed.json()['accessToken']}"}
+    answer = context.request.post(f"{service.url}/auth/logout", headers={**headers, **bearer})
+    assert answer.ok, answer.text()
+    assert context.cookies() == []
 
 
 def test_who_signs_in_over_the_page_of_somebody_else_sees_and_does_nothing_of_theirs(
@@ -483,16 +487,13 @@ def test_a_list_that_grows_while_more_of_it_is_read_loses_no_row(
 def test_the_history_of_a_contact_says_who_changed_what(stranger: Page, service: Service) -> None:
     """On a plan that has the audit trail; without it nothing is asked for."""
     page = stranger
-    registered(page, service, "/contacts/new")
-    page.get_by_label("Email").fill(f"joan-{secrets.token_hex(4)}@example.com")
-    page.get_by_role("button", name="Create contact").click()
+    email, bearer = service.registered("Olivia", "Acme")
+    own = service.acting(bearer)
+    contact = own.made("/contacts", {"email": f"joan-{secrets.token_hex(4)}@example.com"})["id"]
+    signed_in(page, service, email, f"/contacts/{contact}")
     page.get_by_text("No activity yet: no event, run or message.").wait_for()
-    contact = page.url
-    opened(page, service, "/settings/plan")
-    page.get_by_role("button", name="Choose growth").click()
-    page.get_by_role("button", name="Pay").click()
-    page.get_by_role("heading", level=1, name="Plan").wait_for()
-    page.goto(contact)
+    own.pays("growth")
+    loaded(page, service, f"/contacts/{contact}")
     page.locator(".timeline > li", has_text="Created by Olivia").wait_for()
     page.get_by_role("button", name="Edit").click()
     page.get_by_label("Last name").fill("Clarke")
