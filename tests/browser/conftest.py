@@ -99,11 +99,28 @@ READY = """() => new Promise((ready, late) => {
     setTimeout(() => late(new Error('the screen is still loading')), 30_000)
 })"""
 # Nothing of the screen that is left is taken for the next one.
-GONE = f"""path => {{
+WENT = """path => {
     document.querySelector('h1')?.setAttribute('data-left', '')
     history.pushState(null, '', path)
     dispatchEvent(new PopStateEvent('popstate'))
-    return ({READY})()
+}"""
+# The screen before has gone, and writes nothing down any more.
+SHOWN = """async () => {
+    for (let turn = 0; turn < 5_000 && !document.querySelector('h1:not([data-left])'); turn++)
+        await new Promise(later => setTimeout(later))
+}"""
+GONE = f"""async paths => {{
+    for (const [place, path] of paths.entries()) {{
+        if (place > 0) await ({SHOWN})();
+        ({WENT})(path);
+    }}
+    await ({READY})();
+}}"""
+NOTHING = "/console/nothing"
+LEFT = f"""async () => {{
+    ({WENT})('{NOTHING}');
+    await ({SHOWN})();
+    sessionStorage.clear();
 }}"""
 
 PASSWORD = "correct horse battery"
@@ -514,8 +531,8 @@ def left(page: Page, url: str) -> None:
     """On no screen, with nothing typed."""
     as_new(page)
     if page.url.startswith(f"{url}/console"):
-        gone(page, "/nothing")
-    if page.url.startswith(url):
+        page.evaluate(LEFT)
+    elif page.url.startswith(url):
         page.evaluate("sessionStorage.clear()")
 
 
@@ -561,13 +578,8 @@ def loaded(page: Page, service: Service, path: str) -> None:
 def went(page: Page, path: str) -> None:
     """To this path as by a link; to another query of a screen through a page without anything, for
     it would stay the same screen."""
-    if urlsplit(page.url).path == f"/console{path}".partition("?")[0]:
-        gone(page, "/nothing")
-    gone(page, path)
-
-
-def gone(page: Page, path: str) -> None:
-    page.evaluate(GONE, f"/console{path}")
+    is_same = urlsplit(page.url).path == f"/console{path}".partition("?")[0]
+    page.evaluate(GONE, [*[NOTHING] * is_same, f"/console{path}"])
 
 
 def ready(page: Page) -> None:
