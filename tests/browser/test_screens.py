@@ -165,19 +165,17 @@ ASKED = f"""async ([within, rules, isOnPhone]) => {{
 }}"""
 
 
-def patterns() -> Iterator[tuple[str, re.Pattern[str], str]]:
-    """The addresses that the console knows, in the order in which it looks for one, and what loads
-    the code of each: "" for what every page has."""
+def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
+    """The addresses that the console knows, in the order in which it looks for one."""
     console = (ROOT / "console/src/main.tsx").read_text("utf-8")
     table = console.partition("const SCREENS")[2].partition("\n]")[0]
     for row in re.split(r"\n  \[\s*'", table)[1:]:
-        path, _, shown = row.partition("'")
-        load = re.search(r"load=\{(\w+)\}", shown)
-        yield path, re.compile(re.sub(r":\w+", "[^/]+", path)), load[1] if load else ""
+        path = row.partition("'")[0]
+        yield path, re.compile(re.sub(r":\w+", "[^/]+", path))
 
 
 def test_every_screen_that_there_is_is_on_the_tour() -> None:
-    known = {path: pattern for path, pattern, _ in patterns()}
+    known = dict(patterns())
     assert len(known) > 30
     toured = [path.partition("?")[0] for path in (*SCREENS, *ADMIN)]
     first = (next((p for p, one in known.items() if one.fullmatch(path)), "") for path in toured)
