@@ -21,7 +21,7 @@ from tests.browser.test_screens import violations
 Founded: TypeAlias = Callable[[str], tuple[str, httpx2.Client]]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def founded(service: Service) -> Iterator[Founded]:
     """Somebody with a workspace of this name: their address, and their way to the API."""
     with ExitStack() as stack:
@@ -39,19 +39,32 @@ def founded(service: Service) -> Iterator[Founded]:
         yield found
 
 
-def test_a_super_admin_finds_a_workspace_suspends_it_and_sets_its_limit(
-    stranger: Page, service: Service, watch: Watch, founded: Founded
-) -> None:
-    mark = secrets.token_hex(4)
-    email, operator = founded(f"{mark} operators")
-    other, client = founded(f"{mark} <b>Acme</b>")
+MARK = secrets.token_hex(4)
+
+
+@pytest.fixture(scope="module")
+def operators(service: Service, founded: Founded) -> tuple[str, httpx2.Client]:
+    """Who looks after all workspaces, with one of their own whose name begins with MARK."""
+    email, client = founded(f"{MARK} operators")
     service.command("grant-super-admin", email, "--unverified")
+    return email, client
+
+
+def test_a_super_admin_finds_a_workspace_suspends_it_and_sets_its_limit(
+    stranger: Page,
+    service: Service,
+    watch: Watch,
+    founded: Founded,
+    operators: tuple[str, httpx2.Client],
+) -> None:
+    email, operator = operators
+    other, client = founded(f"{MARK} <b>Acme</b>")
     page = stranger
     signed_in(page, service, email, "/nothing")
     page.get_by_role("link", name="All workspaces").click()
-    page.get_by_label("Search").fill(mark)
+    page.get_by_label("Search").fill(MARK)
     expect(page.locator("tbody tr")).to_have_count(2)
-    page.get_by_role("link", name=f"{mark} <b>Acme</b>").click()
+    page.get_by_role("link", name=f"{MARK} <b>Acme</b>").click()
     page.get_by_role("cell", name=other).wait_for()
 
     state = page.locator(".facts .status")
@@ -78,8 +91,8 @@ def test_a_super_admin_finds_a_workspace_suspends_it_and_sets_its_limit(
     assert operator.get(path).json()["dailyLimit"] is None
 
     page.get_by_role("link", name="All workspaces").first.click()
-    page.get_by_label("Search").fill(f"{mark} operators")
-    page.get_by_role("link", name=f"{mark} operators").click()
+    page.get_by_label("Search").fill(f"{MARK} operators")
+    page.get_by_role("link", name=f"{MARK} operators").click()
     page.get_by_text("or you lock yourself out").wait_for()
     expect(page.get_by_role("button", name="Suspend")).to_be_disabled()
 
@@ -94,10 +107,12 @@ def limited(page: Page, limit: str) -> Locator:
 
 
 def test_a_super_admin_sees_how_the_installation_is_and_what_happened_where(
-    stranger: Page, service: Service, founded: Founded, ids: dict[str, str]
+    stranger: Page,
+    service: Service,
+    operators: tuple[str, httpx2.Client],
+    ids: dict[str, str],
 ) -> None:
-    email, operator = founded("Operators")
-    service.command("grant-super-admin", email, "--unverified")
+    email, operator = operators
     run = service.read(f"/runs/{ids['run']}")
     found = operator.get("/admin/runs?limit=200").json()["data"]
     [where] = [one["workspaceId"] for one in found if one["id"] == run["id"]]
@@ -123,14 +138,13 @@ def test_a_super_admin_sees_how_the_installation_is_and_what_happened_where(
 
 
 def test_more_workspaces_than_a_page_holds_are_shown_one_page_after_the_other(
-    stranger: Page, service: Service, founded: Founded
+    stranger: Page, service: Service, operators: tuple[str, httpx2.Client]
 ) -> None:
     mark = secrets.token_hex(4)
-    email, owner = founded(f"{mark} 0")
-    for number in (1, 2):
-        made = owner.post("/workspaces", json={"name": f"{mark} {number}"})
+    email, operator = operators
+    for number in range(3):
+        made = operator.post("/workspaces", json={"name": f"{mark} {number}"})
         assert made.status_code == 201, made.text
-    service.command("grant-super-admin", email, "--unverified")
     page = stranger
     paged(page, limit=50, rows=2)
     signed_in(page, service, email, f"/admin?q={mark}")
