@@ -64,6 +64,14 @@ LONGEST = (
     "test_screens_of_settings.py",
     "test_simulator.py",
     "test_stories.py",
+    "test_editor.py",
+    "test_audience.py",
+    "test_acts.py",
+    "test_templates.py",
+    "test_doors.py",
+    "test_roles.py",
+    "test_settings.py",
+    "test_drafts.py",
 )
 
 
