@@ -7,6 +7,7 @@ import json
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,14 +51,9 @@ class Workspace:
         return code, out.splitlines(), err
 
 
-@pytest.fixture(scope="module", params=["postgresql", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@contextmanager
+def served(database_url: str, directory: Path) -> Iterator[str]:
     """The address of a server that runs."""
-    directory = tmp_path_factory.mktemp("served")
-    database_url = f"sqlite:///{directory}/tidings.db"
-    if request.param == "postgresql":
-        server = request.getfixturevalue("postgres_server")
-        database_url = asyncio.run(servers.new_database(server.url, ""))
     port = str(servers.free_port())
     environ = {
         **BASE,
@@ -73,6 +69,24 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         yield at
     finally:
         part.kill()
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """On SQLite. What the routes do that a command asks, tests/routes/test_definition_files.py
+    shows on both engines; here one way there and back does."""
+    directory = tmp_path_factory.mktemp("served")
+    with served(f"sqlite:///{directory}/tidings.db", directory) as at:
+        yield at
+
+
+@pytest.fixture
+def url_on_postgresql(
+    postgres_server: servers.PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    database_url = asyncio.run(servers.new_database(postgres_server.url, ""))
+    with served(database_url, tmp_path_factory.mktemp("served")) as at:
+        yield at
 
 
 @pytest.fixture
@@ -122,9 +136,11 @@ def state_of(workspace: Workspace) -> Any:
 # --- there and back -------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("server", ["url", "url_on_postgresql"])
 def test_the_examples_are_pushed_twice_and_come_back_as_they_were(
-    workspace: Workspace, flows: Path, tmp_path: Path
+    request: pytest.FixtureRequest, server: str, flows: Path, tmp_path: Path
 ) -> None:
+    workspace = founded(request.getfixturevalue(server))
     code, lines, errors = workspace.run("push", str(flows))
     assert (code, errors) == (0, "")
     assert lines[-1] == "12 files: 12 created, 0 updated, 0 unchanged."
