@@ -298,6 +298,7 @@ async def test_previews_that_take_long_hold_up_nobody(cast: Cast, process: Proce
             assert "0.5 seconds" in answer.json()["html"]["error"]
 
 
+@STRICTEST
 async def test_long_templates_are_read_beside_the_loop(cast: Cast, process: Process) -> None:
     """A3: as many tokens as may be saved, and more."""
 
@@ -324,6 +325,7 @@ async def test_long_templates_are_read_beside_the_loop(cast: Cast, process: Proc
     assert shown.json()["text"] == {"rendered": ""}
 
 
+@STRICTEST
 async def test_a_large_definition_is_checked_beside_the_loop(cast: Cast, process: Process) -> None:
     """As a draft, when it is activated, read, drawn and run."""
     step = {"type": "update_contact", "set": {"firstName": "{{trigger.a | default: 'x'}}" * 13}}
