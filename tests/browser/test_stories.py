@@ -278,8 +278,9 @@ def test_a_run_is_found_and_replayed_with_the_keyboard_alone(page: Page, service
 
 def pressed(page: Page, target: Locator) -> None:
     """Tab, until the target has the focus."""
+    element = target.element_handle()  # to look for it by its role each time takes longer
     for _ in range(60):
-        if target.evaluate("element => element === document.activeElement"):
+        if element.evaluate("one => one === document.activeElement"):
             return
         page.keyboard.press("Tab")
     pytest.fail("the keyboard does not lead there")
