@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
-from tests.browser.conftest import ROOT, Service, Watch, ready, running
+from tests.browser.conftest import ROOT, Service, Watch, hasty, ready, running
 from tests.browser.test_acts import confirmed
 from tests.browser.test_editor import box, saved
 
@@ -35,6 +35,7 @@ def newcomer(chromium: Browser, fresh: Service) -> Iterator[tuple[Page, Watch]]:
     """One window, in which every click is counted."""
     context = chromium.new_context(viewport=SIZE, color_scheme="light", locale="en-GB")
     context.add_init_script(f"addEventListener('click', () => {{ {COUNT} }}, true)")
+    context.add_init_script(hasty())
     page, watch = context.new_page(), Watch(fresh.url)
     watch.on(page)
     yield page, watch
