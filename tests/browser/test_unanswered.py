@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import Service, Watch, loaded, opened, signed_in
+from tests.browser.conftest import Service, Watch, opened, signed_in, went
 from tests.browser.test_acts import confirmed
 from tests.browser.test_kills import press, template
 from tests.browser.test_screens import clean
@@ -94,7 +94,7 @@ def test_a_page_that_cannot_be_shown_says_so_and_is_begun_again(
     opened(page, service, "/contacts/new")
     key = f"tidings.draft.{service.read('/settings/workspace')['id']}.contact"
     page.evaluate("key => { sessionStorage[key] = '{' }", key)
-    loaded(page, service, "/contacts/new")
+    went(page, "/contacts/new")
     page.get_by_role("heading", level=1, name="This page cannot be shown").wait_for()
     page.get_by_role("alert").get_by_text("If what you typed is the cause, start over.").wait_for()
     clean(page)
