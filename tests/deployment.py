@@ -34,6 +34,7 @@ A_CALL_EVERY = 0.15  # of the API, which takes 600 a minute
 
 FORKING = multiprocessing.get_context("forkserver")
 FORKING.set_forkserver_preload(["tests.deployment"])  # all that a process of ours imports
+system_trust()  # here, and not by each fork for itself
 
 
 class Forked:

@@ -26,6 +26,7 @@ from app.config.settings import Settings
 from app.database.db import Database
 from app.database.migrations import sections
 from app.main import NotReady, database_of, open_process
+from app.net.tls import system_trust
 from app.process import SCHEMA
 from app.runtime.sharing import KEPT_SECONDS
 from app.store import sign_in_domains, user_identities, users, workspaces
@@ -410,7 +411,7 @@ async def test_a_database_that_comes_late_is_waited_for(
     try:
         await asyncio.to_thread(until, lambda: answers(f"{url}/healthz"), "it says so", web)
         assert "waiting for the database" in web.text
-        async with httpx2.AsyncClient(base_url=url) as client:
+        async with httpx2.AsyncClient(base_url=url, verify=system_trust()) as client:
             await refused(client)
             await proxy.start()
             await served(client)
@@ -481,7 +482,10 @@ def children(part: Part) -> list[int]:
 async def first_answer(port: int) -> int:
     """As a router finds out: at once again when nobody takes the connection."""
     url = f"http://127.0.0.1:{port}"
-    async with httpx2.AsyncClient(base_url=url) as client, asyncio.timeout(PATIENCE_SECONDS):
+    async with (
+        httpx2.AsyncClient(base_url=url, verify=system_trust()) as client,
+        asyncio.timeout(PATIENCE_SECONDS),
+    ):
         while True:
             with suppress(httpx2.ConnectError):
                 return (await ask(client))[0]
@@ -520,7 +524,9 @@ async def test_while_the_database_is_away_requests_are_refused_quickly_and_then_
             smtp_url="smtp://127.0.0.1:1",
         ) as deployment:
             await asyncio.to_thread(deployment.web)
-            async with httpx2.AsyncClient(base_url=deployment.url, timeout=30) as client:
+            async with httpx2.AsyncClient(
+                base_url=deployment.url, timeout=30, verify=system_trust()
+            ) as client:
                 assert (await ask(client))[0] == 404
                 if away == "refuses":
                     await proxy.stop()

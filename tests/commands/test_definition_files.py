@@ -17,6 +17,7 @@ import pytest
 
 from app.commands import definition_files
 from app.commands.definition_files import KNOWN, FilesError, connected
+from app.net.tls import system_trust
 from tests import servers
 from tests.cast import PASSWORD, any_address
 from tests.deployment import Command, Part, answers, until
@@ -38,7 +39,9 @@ class Workspace:
 
     def call(self, method: str, path: str, **options: Any) -> httpx2.Response:
         headers = {"Authorization": f"Bearer {self.key}"}
-        return httpx2.request(method, self.url + path, headers=headers, **options)
+        return httpx2.request(
+            method, self.url + path, headers=headers, verify=system_trust(), **options
+        )
 
     def list(self, path: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.call("GET", f"{path}?limit=200").json()["data"]
@@ -104,11 +107,16 @@ def founded(url: str) -> Workspace:
         "password": PASSWORD,
     }
     stranger = {"X-Forwarded-For": any_address()}  # of one address only a few may register
-    registered = httpx2.post(f"{url}/auth/register", json=body, headers=stranger)
+    registered = httpx2.post(
+        f"{url}/auth/register", json=body, headers=stranger, verify=system_trust()
+    )
     assert registered.status_code == 201, registered.text
     bearer = {"Authorization": f"Bearer {registered.json()['accessToken']}"}
     made = httpx2.post(
-        f"{url}/settings/api-keys", json={"name": "CI", "role": "editor"}, headers=bearer
+        f"{url}/settings/api-keys",
+        json={"name": "CI", "role": "editor"},
+        headers=bearer,
+        verify=system_trust(),
     )
     assert made.status_code == 201, made.text
     return Workspace(url, made.json()["key"])
@@ -166,7 +174,7 @@ def test_one_file_makes_a_flow_that_runs(workspace: Workspace, flows: Path) -> N
     [flow] = workspace.list("/workflows")
     hook = workspace.call("GET", f"/workflows/{flow['id']}").json()["trigger"]["webhookUrl"]
     event = json.loads((flows / "welcome-series.json").read_text())["input"]["trigger"]
-    started = httpx2.post(hook, json=event)
+    started = httpx2.post(hook, json=event, verify=system_trust())
     assert started.status_code == 202
 
     def sent() -> bool:
@@ -207,7 +215,9 @@ def test_a_signed_flow_moves_to_another_workspace_without_its_secret(
     assert (code, lines[0]) == (0, "sign-up.json: updated, ACTIVE")
     shown = production.call("GET", f"/workflows/{moved['id']}").json()
     assert shown["trigger"]["signingSecretSet"]
-    unsigned = httpx2.post(shown["trigger"]["webhookUrl"], json={"email": "ada@example.com"})
+    unsigned = httpx2.post(
+        shown["trigger"]["webhookUrl"], json={"email": "ada@example.com"}, verify=system_trust()
+    )
     assert unsigned.status_code == 401
     code, lines, _ = production.run("push", str(folder), TIDINGS_SECRET_SIGN_UP=SECRET)
     assert lines[-1] == "1 files: 0 created, 0 updated, 1 unchanged."
