@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -28,9 +28,9 @@ NIGHT = {"from": "21:00", "to": "08:00", "timezone": "contact", "channels": ["em
 ONE_CLICK = "List-Unsubscribe=One-Click"
 
 
-# The evening before the clocks go back, and the end of the quiet hours of that night. Those of the
-# night in which they go forward are shown in tests/consent/test_gate.py.
-EVENING = datetime.fromisoformat("2026-10-24T20:30:00+02:00")
+# Late in the evening before the clocks go back, and the end of the quiet hours of that night. Those
+# of the night in which they go forward are shown in tests/consent/test_gate.py.
+LATE = datetime.fromisoformat("2026-10-24T22:30:00+02:00")
 ENDS = datetime.fromisoformat("2026-10-25T08:00:00+01:00")
 
 
@@ -117,19 +117,18 @@ def test_the_console_says_until_when_a_message_waits_and_one_click_of_that_night
     in_berlin: Page, clocked: ClockedService
 ) -> None:
     page = in_berlin
-    service = clocked.started(EVENING)
+    service = clocked.started(LATE)
     page.goto(service.link)
     page.get_by_role("heading", level=1, name="Demo").wait_for()
-    assert service.api.patch("/settings/workspace", json={"quietHours": NIGHT}).status_code == 200
     ada, bob = (
         service.made("/contacts", {"email": f"{who}@example.com", "timezone": BERLIN.key})["id"]
         for who in ("ada", "bob")
     )
-    early = wrote(service, ada)
+    early = wrote(service, ada)  # while no hours are quiet
     service.until(lambda: outcome(service, early) == ("SENT", None))
     [mail] = captured(service, "ada@example.com")
 
-    clocked.move(service, EVENING + timedelta(hours=2))
+    assert service.api.patch("/settings/workspace", json={"quietHours": NIGHT}).status_code == 200
     hers, his = wrote(service, ada), wrote(service, bob)
     for id in (hers, his):
         service.until(partial(is_held, service, id))
