@@ -338,7 +338,7 @@ function App() {
   const enter = async () => {
     setProblem(null)
     const link = new URLSearchParams(location.hash.slice(1)).get('sign-in')
-    if (link) history.replaceState(null, '', location.pathname + location.search) // the token is in no history
+    if (link) history.replaceState(history.state, '', location.pathname + location.search) // the token is in no history
     try {
       const refused = link ? await begin('/sandbox/sign-ins', { token: link }).then(() => null, asRefusal) : null
       if (isSignedIn() || (await resume())) return entered() // whoever opens the link again is signed in by it

@@ -1,5 +1,6 @@
 // Where the page is: the path below /console, and the query, in which lists keep their filters.
 import { useEffect, useState } from 'preact/hooks'
+import { tried } from './exact'
 import { at } from './session'
 
 const BASE = at('/console')
@@ -12,8 +13,39 @@ export const here = () => location.pathname.slice(BASE.length) || '/'
 export const noted = (name: string): number => history.state?.[name] ?? 0
 export const note = (name: string, value: number) => history.replaceState({ ...history.state, [name]: value }, '')
 
-let awaited = noted('down') // how far down somebody was who comes back, until the page is there or they move it
-let resting = 0
+const PLACE = 'tidings.place.' // of an entry that was left too soon after the last scroll to have noted it
+let entry = 0 // the one that is shown, by a number of its own
+let down = 0 // how far it is scrolled
+let resting = 0 // until that is noted
+
+/** How far down the entry that is shown now was when somebody went from it. */
+function arrived(): number {
+  entry = noted('entry') || Math.random()
+  note('entry', entry)
+  const place = sessionStorage.getItem(PLACE + entry)
+  if (place) rest(Number(place))
+  return noted('down')
+}
+
+/** Notes in the entry that is shown how far down it is. */
+function rest(place = scrollY) {
+  moves()
+  sessionStorage.removeItem(PLACE + entry)
+  note('down', place)
+}
+
+function moves() {
+  clearTimeout(resting)
+  resting = 0
+}
+
+/** Keeps it beside an entry that may be shown no more, whose notes are out of reach by then. */
+function left() {
+  if (resting) tried(() => sessionStorage.setItem(PLACE + entry, String(down)), null) // full: as it was noted last
+  moves()
+}
+
+let awaited = arrived() // how far down somebody was who comes back, until the page is there or they move it
 let settling = 0
 let waiting = 0
 const AWAITED_MS = 30_000
@@ -41,10 +73,12 @@ export function settle(isAll = false) {
 new ResizeObserver(() => settle()).observe(document.documentElement)
 
 addEventListener('scroll', () => {
-  clearTimeout(resting)
+  moves()
   if (awaited) return // it is not as long yet, or the browser's own doing
-  resting = setTimeout(() => note('down', scrollY), 100)
+  down = scrollY
+  resting = setTimeout(() => rest(), 100)
 })
+addEventListener('pagehide', left)
 for (const act of ['wheel', 'touchmove', 'keydown', 'pointerdown'])
   addEventListener(
     act,
@@ -55,26 +89,29 @@ for (const act of ['wheel', 'touchmove', 'keydown', 'pointerdown'])
   )
 
 export function go(path: string, replace = false) {
-  note('down', scrollY)
+  rest()
   if (replace)
     history.replaceState(history.state, '', href(path)) // its lists keep their pages, and it stays where it is
   else {
     history.pushState(null, '', href(path))
     scrollTo(0, 0)
   }
-  moved(0)
+  moved(false)
 }
 
 /** The page is another one now; where the one before was is noted. */
-function moved(down: number) {
-  clearTimeout(resting)
+function moved(isBack: boolean) {
   clearTimeout(settling)
   settling = 0
-  awaits(down)
+  const place = arrived()
+  awaits(isBack ? place : 0)
   for (const listener of heard) listener()
 }
 
-addEventListener('popstate', () => moved(noted('down')))
+addEventListener('popstate', () => {
+  left()
+  moved(true)
+})
 
 // Links are plain links: only an ordinary click on one of ours stays in the page.
 addEventListener('click', event => {
@@ -107,6 +144,9 @@ export function useLocation(): { path: string; query: URLSearchParams } {
   return { path: here(), query: new URLSearchParams(location.search) }
 }
 
+/** What the address says by this name. */
+export const useFilter = (name: string): string => useLocation().query.get(name) ?? ''
+
 /** The path of this page with these filters set; "" removes one. */
 export function narrowed(changes: Record<string, string>): string {
   const query = new URLSearchParams(location.search)
@@ -117,6 +157,10 @@ export function narrowed(changes: Record<string, string>): string {
   const text = query.toString()
   return here() + (text ? `?${text}` : '')
 }
+
+/** Takes these filters out of the address, or all that it has; null where there is none of them. */
+export const cleared = (query: URLSearchParams, names = [...query.keys()]): (() => void) | null =>
+  names.some(name => query.get(name)) ? () => narrow(Object.fromEntries(names.map(name => [name, '']))) : null
 
 /** Sets filters in the address bar. What is narrowed so for the first time begins at its first page. */
 export const narrow = (changes: Record<string, string>) => go(narrowed(changes), true)

@@ -8,14 +8,28 @@ const kept = () => {
   }
 }
 
+const listeners = new Map<string, ((event: object) => void)[]>()
+/** Something happens in the window. */
+export const fire = (name: string, event: object = {}) => listeners.get(name)?.forEach(listener => listener(event))
+
 const page = {
   document: { querySelector: () => null },
   location: new URL('https://tidings.example/console/'),
   navigator: { locks: { request: (_: string, work: () => unknown) => work() } },
   sessionStorage: kept(),
   localStorage: kept(),
-  addEventListener: () => {},
-  history: { state: null },
+  addEventListener: (name: string, listener: (event: object) => void) =>
+    void listeners.set(name, [...(listeners.get(name) ?? []), listener]),
+  history: {
+    state: null as object | null,
+    replaceState(state: object | null, _: string, url?: string) {
+      this.state = state
+      if (url) Object.assign(globalThis, { location: new URL(url, location.href) })
+    },
+    pushState(state: object | null, _: string, url?: string) {
+      this.replaceState(state, _, url)
+    },
+  },
   ResizeObserver: class {
     observe() {}
   },

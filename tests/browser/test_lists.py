@@ -153,6 +153,35 @@ def test_the_way_back_leads_to_the_pages_that_were_shown_and_as_far_down(
     page.set_viewport_size(DESK)
 
 
+def test_a_place_that_is_left_right_after_the_last_scroll_is_kept(
+    page: Page, service: Service
+) -> None:
+    page.set_viewport_size(SMALL)
+    opened(page, service, "/nothing")
+    opened(page, service, "/flows")
+    expect(page.locator("tbody tr")).to_have_count(PAGE)
+    far = page.evaluate("document.documentElement.scrollHeight - innerHeight - 50")
+    page.evaluate("far => scrollTo(0, far - 40)", far)
+    page.wait_for_function("far => history.state?.down === far - 40", arg=far)
+    for leaves, end in (("history.back()", far), ("location.reload()", far - 20)):
+        # As soon as the page has heard that it moved.
+        page.evaluate(
+            f"""end => {{
+            addEventListener('scroll', () => {leaves}, {{ once: true }})
+            dispatchEvent(new Event('wheel')) // as somebody moves it who waits for nothing
+            scrollTo(0, end)
+        }}""",
+            end,
+        )
+        if leaves == "history.back()":
+            page.get_by_role("heading", level=1, name="Page not found").wait_for()
+            page.go_forward()
+        page.wait_for_function("end => history.state?.down === end", arg=end)
+        expect(page.locator("tbody tr")).to_have_count(PAGE)
+        page.wait_for_function("end => scrollY === end", arg=end)
+    page.set_viewport_size(DESK)
+
+
 def test_whoever_comes_back_to_a_long_list_gets_ten_pages_of_it(
     page: Page, service: Service
 ) -> None:
