@@ -9,7 +9,7 @@ export const api = createClient<paths>({ baseUrl: at('/').replace(/\/$/, '') || 
 
 export const byId = (id: string) => ({ params: { path: { id } } })
 
-interface Answered<T> {
+export interface Answered<T> {
   data?: T
   error?: unknown
   response: Response
@@ -42,6 +42,13 @@ export async function settled(change: Promise<unknown>, stands: () => Promise<bo
     )
   }
 }
+
+/** What is sent as it stands, with all its digits. */
+export const sent = (method: string, body: object, headers: Record<string, string> = {}): RequestInit => ({
+  method,
+  headers: { 'Content-Type': 'application/json', ...headers },
+  body: JSON.stringify(body),
+})
 
 /** Something that the generated client does not carry: a file, or lines of JSON. */
 export async function raw(path: string, init: RequestInit = {}): Promise<Response> {

@@ -2,7 +2,7 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import type { CodeEditor, codeEditor } from './code_editor'
 import { useErrors } from './errors'
-import { Field, Status } from './ui'
+import { Button, Field, Findings } from './ui'
 
 const load = () => import('./code_editor')
 
@@ -98,33 +98,10 @@ export function Code(props: Props) {
             pointer={pointer}
             hint={isMissing ? 'The code editor could not be loaded; this plain box works the same.' : undefined}
           />
-          <List
-            of={findings
-              .filter(each => each.pointer === pointer && each.severity !== 'error')
-              .map(each => ({ ...each, line: null }))}
-          />
+          <Findings of={findings.filter(each => each.pointer === pointer && each.severity !== 'error')} />
         </>
       )}
     </div>
-  )
-}
-
-function List({ of, goTo }: { of: readonly Found[]; goTo?: (line: number) => void }) {
-  if (!of.length) return null
-  return (
-    <ul class="plain found">
-      {of.map(({ severity, message, line }) => (
-        <li key={severity + message}>
-          <Status value={severity} />{' '}
-          {line && goTo && (
-            <button type="button" class="plain" onClick={() => goTo(line)}>
-              line {line}
-            </button>
-          )}{' '}
-          {message}
-        </li>
-      ))}
-    </ul>
   )
 }
 
@@ -168,7 +145,16 @@ function Rich({ label, value, set, rows, isMarkup, pointer, findings, start }: P
       </span>
       <div ref={host} class="host" data-invalid={isInvalid || undefined} />
       <div ref={list}>
-        <List of={found} goTo={line => editor.current?.goTo(line)} />
+        <Findings
+          of={found}
+          at={({ line }) =>
+            line && (
+              <Button class="plain" onClick={() => editor.current?.goTo(line)}>
+                line {line}
+              </Button>
+            )
+          }
+        />
       </div>
       <p class="hint" ref={hint}>
         Tab indents. To leave the box, press Escape, then Tab.

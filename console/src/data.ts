@@ -1,5 +1,6 @@
 // Hooks that read from the API: one resource, a list page by page, an act, and what was typed.
-import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
+import { createContext } from 'preact'
+import { useCallback, useContext, useEffect, useRef, useState } from 'preact/hooks'
 import { same } from './exact'
 import { note, noted, settle } from './router'
 import { draftKey, Refusal } from './session'
@@ -83,6 +84,33 @@ export function useLoaded<T>(
   }
 }
 
+/** What reads each thing once, for whoever asks for it by its name; what was refused is read again by the next. */
+export function once() {
+  const known = new Map<string, Promise<unknown>>()
+  return <T>(name: string, read: () => Promise<T>): Promise<T> => {
+    const found = known.get(name) as Promise<T> | undefined
+    if (found) return found
+    const reading = read()
+    known.set(name, reading)
+    reading.catch(() => known.delete(name))
+    return reading
+  }
+}
+
+/** Below it, parts of a page that ask for the same share what one of them read. */
+export const Once = createContext<ReturnType<typeof once>>((_, read) => read())
+export function useOnce<T>(name: string, read: () => Promise<T>): Loaded<T> {
+  const shared = useContext(Once)
+  return useLoaded(() => shared(name, read), [name])
+}
+
+/** What a form changes that is stored, under its entity tag; `again` reads it anew. */
+export interface Edited<T> {
+  stored: T
+  tag: string
+  again: () => Promise<T>
+}
+
 /** What is edited, with its entity tag; `again` reads it anew, in the place of what is shown. `every`: milliseconds between looks at it. */
 export function useStored<T>(
   read: () => Promise<{ value: T; tag: string }>,
@@ -117,6 +145,7 @@ export interface Listed<T> {
   more: (() => Promise<void>) | null
   reload: () => Promise<void>
   isCut?: boolean // whoever came back to it had seen more of it
+  clear?: (() => void) | null // where the address narrows it: shows all of it
 }
 
 /** So many pages as one, and one at least. */
@@ -333,8 +362,8 @@ export function useDraft<T extends object>(
 /** What a field of a form gets: a member of what is typed, what changes it, and its pointer. */
 export const fields =
   <T extends object>(draft: T, change: (changes: Partial<T>) => void) =>
-  <Name extends keyof T & string>(name: Name) => ({
+  <Name extends keyof T & string>(name: Name, pointer = `/${name}`) => ({
     value: draft[name],
     set: (value: T[Name]) => change({ [name]: value } as unknown as Partial<T>),
-    pointer: `/${name}`,
+    pointer,
   })

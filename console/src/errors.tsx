@@ -26,6 +26,14 @@ export function sentencesAt(place: string, errors: readonly Wrong[], places: rea
     })
 }
 
+interface Finding extends Wrong {
+  severity: string
+}
+export const errorsIn = <T extends Pick<Finding, 'severity'>>(findings: readonly T[]) =>
+  findings.filter(each => each.severity === 'error')
+/** The errors of a check as a form shows them, at their pointers. */
+export const refusalOf = (findings: readonly Finding[]) => new Refusal(0, '', '', errorsIn(findings))
+
 /** A refusal whose errors are shown at other places than they name. */
 export const moved = (of: Refusal, to: (pointer: string) => string) =>
   new Refusal(

@@ -4,7 +4,9 @@ import { useEffect, useErrorBoundary, useRef, useState } from 'preact/hooks'
 import './console.css'
 import { api, got, type Schemas } from './api'
 import { asRefusal, useAct, useListed, useLoaded } from './data'
+import { tried } from './exact'
 import { can, MeContext } from './me'
+import { page } from './names'
 import { go, here, useLocation } from './router'
 import {
   at,
@@ -21,7 +23,7 @@ import {
   type Refusal,
 } from './session'
 import { explaining, Later, reaching } from './later'
-import { Button, Confirm, Link, NotAllowed, Refused, Screen, Unread } from './ui'
+import { Button, Confirm, Link, NotAllowed, Refused, Screen, Unread, Press } from './ui'
 import { ByLink, Forgotten, Register, SignIn, SignInForm } from './screens/sign_in'
 import { Flow, Flows, kindOf } from './screens/flows'
 import { Home } from './screens/home'
@@ -42,28 +44,31 @@ const setting = () => import('./screens/settings')
 const administering = () => import('./screens/admin')
 
 type Params = Record<string, string>
+/** A screen of a chunk of its own. */
+const later =
+  <Module,>(load: () => Promise<Module>, show: (of: Module, params: Params) => preact.JSX.Element) =>
+  (params: Params) => <Later load={load} show={of => show(of, params)} />
+
 /** Where, what, and the permission without which it is of no use. */
 const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Element, string?])[] = [
   ['/', () => <Home />],
   ['/runs', () => <Runs />],
   ['/runs/:id', ({ id = '' }) => <Run id={id} />],
-  ['/contacts', () => <Later load={knowing} show={({ Contacts }) => <Contacts />} />],
-  ['/contacts/new', () => <Later load={knowing} show={({ NewContact }) => <NewContact />} />, 'contacts:write'],
-  ['/contacts/import', () => <Later load={importingContacts} show={({ Import }) => <Import />} />, 'contacts:write'],
-  ['/contacts/:id', ({ id = '' }) => <Later load={knowing} show={({ Contact }) => <Contact id={id} />} />],
+  ['/contacts', later(knowing, of => <of.Contacts />)],
+  ['/contacts/new', later(knowing, of => <of.NewContact />), 'contacts:write'],
+  ['/contacts/import', later(importingContacts, of => <of.Import />), 'contacts:write'],
+  ['/contacts/:id', later(knowing, (of, { id = '' }) => <of.Contact id={id} />)],
   ['/messages', () => <Messages />],
   ['/messages/:id', ({ id = '' }) => <Message id={id} />],
-  ['/inbox', () => <Later load={capturing} show={({ Inbox }) => <Inbox />} />],
+  ['/inbox', later(capturing, of => <of.Inbox />)],
   ['/flows', () => <Flows />],
-  ['/flows/new', () => <Later load={starting} show={({ NewFlow }) => <NewFlow />} />, 'workflows:write'],
-  ['/flows/import', () => <Later load={importing} show={({ ImportFlow }) => <ImportFlow />} />, 'workflows:write'],
+  ['/flows/new', later(starting, of => <of.NewFlow />), 'workflows:write'],
+  ['/flows/import', later(importing, of => <of.ImportFlow />), 'workflows:write'],
   ['/flows/:kind/:id', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} />],
   ['/flows/:kind/:id/requests', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} tab="requests" />],
   [
     '/flows/:kind/:id/edit',
-    ({ kind = '', id = '' }) => (
-      <Later load={editing} show={({ FlowEditor }) => <FlowEditor of={kindOf(kind)} id={id} />} />
-    ),
+    later(editing, (of, { kind = '', id = '' }) => <of.FlowEditor of={kindOf(kind)} id={id} />),
   ],
   [
     '/flows/:kind/:id/versions',
@@ -73,35 +78,23 @@ const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Elemen
       </Flow>
     ),
   ],
-  ['/segments', () => <Later load={reaching} show={({ Segments }) => <Segments />} />],
-  ['/segments/new', () => <Later load={reaching} show={({ NewSegment }) => <NewSegment />} />, 'contacts:write'],
-  ['/segments/:id', ({ id = '' }) => <Later load={reaching} show={({ Segment }) => <Segment id={id} />} />],
-  [
-    '/segments/:id/edit',
-    ({ id = '' }) => <Later load={reaching} show={({ EditSegment }) => <EditSegment id={id} />} />,
-    'contacts:write',
-  ],
-  ['/broadcasts', () => <Later load={reaching} show={({ Broadcasts }) => <Broadcasts />} />],
-  [
-    '/broadcasts/new',
-    () => <Later load={reaching} show={({ NewBroadcast }) => <NewBroadcast />} />,
-    'broadcasts:write',
-  ],
-  ['/broadcasts/:id', ({ id = '' }) => <Later load={reaching} show={({ Broadcast }) => <Broadcast id={id} />} />],
-  [
-    '/broadcasts/:id/edit',
-    ({ id = '' }) => <Later load={reaching} show={({ EditBroadcast }) => <EditBroadcast id={id} />} />,
-    'broadcasts:write',
-  ],
-  ['/events/:id', ({ id = '' }) => <Later load={explaining} show={({ Event }) => <Event id={id} />} />],
+  ['/segments', later(reaching, of => <of.Segments />)],
+  ['/segments/new', later(reaching, of => <of.NewSegment />), 'contacts:write'],
+  ['/segments/:id', later(reaching, (of, { id = '' }) => <of.Segment id={id} />)],
+  ['/segments/:id/edit', later(reaching, (of, { id = '' }) => <of.EditSegment id={id} />), 'contacts:write'],
+  ['/broadcasts', later(reaching, of => <of.Broadcasts />)],
+  ['/broadcasts/new', later(reaching, of => <of.NewBroadcast />), 'broadcasts:write'],
+  ['/broadcasts/:id', later(reaching, (of, { id = '' }) => <of.Broadcast id={id} />)],
+  ['/broadcasts/:id/edit', later(reaching, (of, { id = '' }) => <of.EditBroadcast id={id} />), 'broadcasts:write'],
+  ['/events/:id', later(explaining, (of, { id = '' }) => <of.Event id={id} />)],
   ['/requests/:id', ({ id = '' }) => <Request id={id} />],
-  ['/templates', () => <Later load={writing} show={({ Templates }) => <Templates />} />],
-  ['/templates/new', () => <Later load={writing} show={({ NewTemplate }) => <NewTemplate />} />, 'templates:write'],
-  ['/templates/:id', ({ id = '' }) => <Later load={writing} show={({ Template }) => <Template id={id} />} />],
-  ['/settings', () => <Later load={setting} show={({ Settings }) => <Settings part="workspace" />} />],
-  ['/settings/:part', ({ part = '' }) => <Later load={setting} show={({ Settings }) => <Settings part={part} />} />],
-  ['/admin', () => <Later load={administering} show={({ Admin }) => <Admin />} />],
-  ['/admin/:id', ({ id = '' }) => <Later load={administering} show={({ Admin }) => <Admin part={id} />} />],
+  ['/templates', later(writing, of => <of.Templates />)],
+  ['/templates/new', later(writing, of => <of.NewTemplate />), 'templates:write'],
+  ['/templates/:id', later(writing, (of, { id = '' }) => <of.Template id={id} />)],
+  ['/settings', later(setting, of => <of.Settings part="workspace" />)],
+  ['/settings/:part', later(setting, (of, { part = '' }) => <of.Settings part={part} />)],
+  ['/admin', later(administering, of => <of.Admin />)],
+  ['/admin/:id', later(administering, (of, { id = '' }) => <of.Admin part={id} />)],
 ]
 const NAVIGATION = [
   ['/', 'Home', ''],
@@ -117,13 +110,7 @@ const NAVIGATION = [
   ['/admin', 'All workspaces', 'super-admin'],
 ] as const
 
-const decoded = (part: string): string => {
-  try {
-    return decodeURIComponent(part)
-  } catch {
-    return part
-  }
-} // a % with nothing behind it
+const decoded = (part: string) => tried(() => decodeURIComponent(part), part) // a % with nothing behind it
 
 function matched(path: string, me: Schemas['Me']): preact.JSX.Element {
   const parts = path.replace(/\/$/, '').split('/')
@@ -240,7 +227,7 @@ function Safe({ children }: { children: preact.ComponentChildren }) {
 }
 
 function Account({ me }: { me: Schemas['Me'] }) {
-  const mine = useListed(cursor => got(api.GET('/workspaces', { params: { query: { cursor, limit: 200 } } })), [])
+  const mine = useListed(cursor => got(api.GET('/workspaces', { params: { query: page(cursor) } })), [])
   const act = useAct()
   const all = mine.rows ?? []
   return (
@@ -322,9 +309,9 @@ function Again({ done }: { done: () => Promise<void> }) {
       )}
       <Refused problem={leaving.problem} />
       <p>
-        <Button class="plain" disabled={leaving.busy} onClick={() => void leaving.run(leave)}>
+        <Press class="plain" act={leaving} work={leave}>
           Sign out instead
-        </Button>
+        </Press>
         , and lose what you typed.
       </p>
     </dialog>

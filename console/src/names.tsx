@@ -1,9 +1,9 @@
 // Names for ids: of flows, looked up once per tab, and of contacts, by each page anew; and what a form offers to choose from.
 import { useMemo, useRef } from 'preact/hooks'
 import { api, byId, got, type Schemas } from './api'
-import { asRefusal, useListed, useLoaded, type Listed, type Page } from './data'
+import { asRefusal, useListed, useLoaded, useOnce, type Listed, type Page } from './data'
 import { Refusal } from './session'
-import { Link, Section, Shown } from './ui'
+import { Field, Link, Section, Shown, type Column } from './ui'
 
 export type Kind = 'workflows' | 'automations'
 export type FlowName = {
@@ -18,7 +18,8 @@ export type FlowName = {
 }
 type Named = { id: string; name: string }
 
-const page = (cursor?: string) => ({ cursor, limit: 200 })
+/** One of a list that is shown whole, or nearly so. */
+export const page = (cursor?: string) => ({ cursor, limit: 200 })
 
 /** Two lists in one, newest first, as far back as both are known. */
 export function merged<T extends { createdAt: string }>(one: Listed<T>, other: Listed<T>): Listed<T> {
@@ -43,6 +44,7 @@ export function merged<T extends { createdAt: string }>(one: Listed<T>, other: L
           }
         : null,
     isCut: both.some(list => list.isCut && list.more),
+    clear: one.clear ?? other.clear ?? null,
     reload: async () => {
       await Promise.all(both.map(list => list.reload()))
     },
@@ -84,6 +86,10 @@ async function flow(id: string): Promise<FlowName> {
   return { ...found, kind: id.startsWith('wfl') ? 'workflows' : 'automations', triggerSource: trigger.source }
 }
 
+const template = (id: string) => got(api.GET('/templates/{id}', byId(id)))
+const segment = (id: string) => got(api.GET('/segments/{id}', byId(id)))
+const broadcast = (id: string) => got(api.GET('/broadcasts/{id}', byId(id)))
+
 // --- what a form offers to choose from --------------------------------------------------------------
 
 /** With the chosen one, however far down the list it is. */
@@ -98,13 +104,13 @@ export const useTemplates = (chosen = '') =>
   useChosen<Schemas['TemplateSummary']>(
     useListed(cursor => got(api.GET('/templates', { params: { query: page(cursor) } })), []),
     chosen,
-    id => got(api.GET('/templates/{id}', byId(id))),
+    template,
   )
 export const useSegments = (chosen = '') =>
   useChosen(
     useListed(cursor => got(api.GET('/segments', { params: { query: page(cursor) } })), []),
     chosen,
-    id => got(api.GET('/segments/{id}', byId(id))),
+    segment,
   )
 export const useTopics = (chosen = '') =>
   useChosen(
@@ -116,7 +122,7 @@ export const useBroadcasts = (chosen = '') =>
   useChosen<Schemas['BroadcastSummary']>(
     useListed(cursor => got(api.GET('/broadcasts', { params: { query: page(cursor) } })), []),
     chosen,
-    id => got(api.GET('/broadcasts/{id}', byId(id))),
+    broadcast,
   )
 
 export const TAGS = 'tags',
@@ -133,7 +139,7 @@ export const List = ({ id, of }: { id: string; of: readonly string[] }) => (
 )
 
 export function Tags() {
-  const found = useLoaded(() => got(api.GET('/tags', { params: { query: { limit: 200 } } })), [])
+  const found = useOnce('tags', () => got(api.GET('/tags', { params: { query: { limit: 200 } } })))
   return <List id={TAGS} of={found.value?.data.map(each => each.name) ?? []} />
 }
 
@@ -220,11 +226,9 @@ type Of = { workflowId?: string | null; automationId?: string | null }
 const flowOf = (run: Of) => run.workflowId ?? run.automationId ?? ''
 
 export const useFlowNames = (all: Listed<FlowName>, runs: readonly Of[]) => useNames(all, runs.map(flowOf), flow)
-export const useTemplateNames = (ids: readonly string[]) =>
-  useNames(useTemplates(), ids, id => got(api.GET('/templates/{id}', byId(id))))
+export const useTemplateNames = (ids: readonly string[]) => useNames(useTemplates(), ids, template)
 
-export const useBroadcastNames = (ids: readonly string[]) =>
-  useNames(useBroadcasts(), ids, id => got(api.GET('/broadcasts/{id}', byId(id))))
+export const useBroadcastNames = (ids: readonly string[]) => useNames(useBroadcasts(), ids, broadcast)
 /** The list is read only where one of these is to be named. */
 export function useSegmentNames(ids: readonly string[]) {
   const isAsked = ids.length > 0
@@ -233,7 +237,7 @@ export function useSegmentNames(ids: readonly string[]) {
       isAsked ? got(api.GET('/segments', { params: { query: page(cursor) } })) : { data: [], nextCursor: null },
     ['names', isAsked],
   )
-  return useNames(list, ids, id => got(api.GET('/segments/{id}', byId(id))))
+  return useNames(list, ids, segment)
 }
 
 export const FlowLink = ({ run, names }: { run: Of; names: Map<string, string> }) => (
@@ -306,6 +310,13 @@ export const called = (contact: Pick<Schemas['Contact'], 'id' | 'firstName' | 'l
   contact.phone ||
   contact.id
 
+/** How lists show contacts. */
+export const PERSON: readonly Column<Schemas['Contact']>[] = [
+  ['Name', each => <Link to={`/contacts/${each.id}`}>{called(each)}</Link>],
+  ['Email', each => each.email ?? '–'],
+  ['Phone', each => each.phone ?? '–'],
+]
+
 /** The contact that somebody means: by ID, by an address, or by the beginning of one or of a name; null for nobody. */
 export async function meant(text: string): Promise<string | null> {
   const wanted = text.trim()
@@ -322,6 +333,11 @@ export async function meant(text: string): Promise<string | null> {
       : 'No contact starts with that.'
   throw new Refusal(422, 'invalid', message, [{ pointer: '/contactId', message }])
 }
+
+/** Asks for a contact, as `meant` understands it. */
+export const Whom = ({ hint, ...rest }: Pick<Parameters<typeof Field>[0], 'value' | 'set' | 'required' | 'hint'>) => (
+  <Field {...rest} label="Contact" pointer="/contactId" hint={<>Email address, name or ID. {hint}</>} />
+)
 
 const contacts = new Map<string, string>()
 

@@ -3,7 +3,7 @@ import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { api, got } from './api'
 import { useLoaded } from './data'
 import { at } from './session'
-import { Shown } from './ui'
+import { Button, Shown } from './ui'
 
 export type Previewed = { messageId: string } | { html: string }
 interface Showing {
@@ -40,9 +40,9 @@ export function Preview({ of, width }: { of: Previewed; width?: number }) {
             ) : (
               <>
                 Scripts do not run here, and remote images are not loaded.{' '}
-                <button type="button" class="small" onClick={() => setImages(true)}>
+                <Button small onClick={() => setImages(true)}>
                   Show remote images
-                </button>
+                </Button>
               </>
             )}
           </p>

@@ -1,22 +1,23 @@
 // The few parts that every screen is made of.
 import { Fragment, type ComponentChildren } from 'preact'
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
-import { REST_MS, useAct, type Act, type Listed, type Loaded } from './data'
+import { REST_MS, useAct, type Act, type Edited, type Listed, type Loaded } from './data'
 import { Errors, toFirst, useErrors, useRest, type Wrong } from './errors'
 import { flaw, isNumber } from './exact'
 import { useMe } from './me'
-import { href, narrow, useLocation } from './router'
+import { href, narrow, useLocation, useFilter } from './router'
 import type { Refusal } from './session'
 
 type Children = { children?: ComponentChildren }
 
-/** One screen: its heading gets the focus, so that a reader hears where they are. */
+/** One screen: its heading gets the focus, so that a reader hears where they are. `id`: of what it shows. */
 export function Screen({
   title,
-  lead,
+  id,
+  lead = id && <code>{id}</code>,
   actions,
   children,
-}: Children & { title: string; lead?: ComponentChildren; actions?: ComponentChildren }) {
+}: Children & { title: string; id?: string | undefined; lead?: ComponentChildren; actions?: ComponentChildren }) {
   const heading = useRef<HTMLHeadingElement>(null)
   useEffect(() => {
     document.title = `${title} · Tidings`
@@ -97,7 +98,45 @@ export const NotAllowed = () => (
 )
 
 /** One that sends no form. */
-export const Button = (props: preact.JSX.IntrinsicElements['button']) => <button type="button" {...props} />
+export const Button = ({ small = false, ...props }: Pressed) => (
+  <button type="button" class={small ? 'small' : undefined} {...props} />
+)
+type Pressed = preact.JSX.IntrinsicElements['button'] & { small?: boolean }
+
+/** A button that does something at once, and says below itself why not, unless what shows this `act` does. */
+export function Press({ act, work, disabled, ...rest }: Pressed & { act?: Act; work: () => Promise<unknown> }) {
+  const own = useAct()
+  const { busy, run } = act ?? own
+  return (
+    <>
+      <Button {...rest} disabled={busy || disabled} onClick={() => void run(work)} />
+      <Refused problem={own.problem} />
+    </>
+  )
+}
+
+/** Ways to look at the same, one of which is chosen. */
+export const Views = <T extends string>({
+  label,
+  of,
+  value,
+  set,
+  disabled,
+}: {
+  label: string
+  of: Record<T, string>
+  value: T
+  set: (value: T) => void
+  disabled?: T | false
+}) => (
+  <div class="views" role="group" aria-label={label}>
+    {(Object.entries(of) as [T, string][]).map(([key, name]) => (
+      <Button key={key} aria-pressed={key === value} disabled={key === disabled} onClick={() => set(key)}>
+        {name}
+      </Button>
+    ))}
+  </div>
+)
 
 // --- times, statuses and other small words ----------------------------------------------------------
 
@@ -160,8 +199,50 @@ const ODD = new Set(['UNKNOWN', 'SUPPRESSED', 'CANCELLED', 'PAUSED', 'warning', 
 
 export function Status({ value }: { value: string }) {
   const tone = GOOD.has(value) ? 'good' : BAD.has(value) ? 'bad' : ODD.has(value) ? 'odd' : 'plain'
-  return <span class={`status ${tone}`}>{value.charAt(0) + value.slice(1).toLowerCase().replaceAll('_', ' ')}</span>
+  return <span class={`status ${tone}`}>{worded(value)}</span>
 }
+
+export const capital = (text: string) => text.charAt(0).toUpperCase() + text.slice(1)
+/** A code, such as `not_found` or `SENT`, as people write it. */
+export const worded = (code: string) => code.charAt(0) + code.slice(1).toLowerCase().replaceAll('_', ' ')
+
+/** What a check found; `at` says where. */
+export const Findings = <T extends { severity: string; message: string }>({
+  of,
+  at,
+}: {
+  of: readonly T[]
+  at?: (one: T) => ComponentChildren
+}) =>
+  of.length ? (
+    <ul class="plain found">
+      {of.map((one, index) => (
+        <li key={index}>
+          <Status value={one.severity} /> {at?.(one)} {one.message}
+        </li>
+      ))}
+    </ul>
+  ) : null
+
+const valued = (value: unknown) =>
+  value == null || value === '' ? <i>nothing</i> : typeof value === 'string' ? value : JSON.stringify(value)
+
+/** What became of values, by name. */
+export const Changes = ({
+  of,
+  name = each => each,
+}: {
+  of: Record<string, unknown[]>
+  name?: (key: string) => string
+}) => (
+  <ul class="plain">
+    {Object.entries(of).map(([key, [before, after]]) => (
+      <li key={key}>
+        {name(key)}: <del>{valued(before)}</del> → <ins>{valued(after)}</ins>
+      </li>
+    ))}
+  </ul>
+)
 
 export const plural = (count: number, one: string, many = `${one}s`) =>
   `${count.toLocaleString()} ${count === 1 ? one : many}`
@@ -174,7 +255,7 @@ export function Copy({ text, label = 'Copy' }: { text: string; label?: string })
   return (
     <>
       <Button
-        class="small"
+        small
         onClick={() =>
           void navigator.clipboard.writeText(text).then(copied('Copied'), copied('Not copied: select it instead'))
         }
@@ -194,7 +275,7 @@ export const Secret = ({ name, value, forget }: { name: string; value: string; f
     <p>{name}. It is shown only once: store it safely.</p>
     <p class="copyable">
       <code>{value}</code> <Copy text={value} />{' '}
-      <Button class="small" onClick={forget}>
+      <Button small onClick={forget}>
         Done
       </Button>
     </p>
@@ -226,57 +307,113 @@ export const Shown = <T,>({ of, children }: { of: Loaded<T>; children: (value: T
     </>
   )
 
-export interface Column<T> {
-  name: string
-  show: (row: T) => ComponentChildren
-  class?: string
+/** What is stored, once it is read; until then the screen is called so. */
+export const Opened = <T,>({
+  of,
+  title,
+  children,
+}: {
+  of: Loaded<Pick<Edited<T>, 'tag'> & { value: T }> & Pick<Edited<T>, 'again'>
+  title: string
+  children: (edited: Edited<T>) => ComponentChildren
+}) =>
+  of.value ? (
+    <>{children({ stored: of.value.value, tag: of.value.tag, again: of.again })}</>
+  ) : (
+    <Screen title={title}>
+      <Unread of={of} />
+    </Screen>
+  )
+
+/** What a column is called, what it shows of a row, and how it looks. */
+export type Column<T> = readonly [name: string, show: (row: T) => ComponentChildren, look?: 'wide']
+interface Columns<T> {
+  columns: readonly Column<T>[]
+  id?: (row: T) => string
 }
 
-export function Table<T extends object>({
+/** A table, which a phone shows row by row, each value with the name of its column; without actions where nobody may do one. */
+export function Rows<T extends object>({
   of,
-  columns,
-  id,
-  empty,
   caption,
-}: {
-  of: Listed<T>
-  columns: Column<T>[]
-  id: (row: T) => string
-  empty: ComponentChildren
-  caption: string
-}) {
+  columns,
+  id = row => String(row['id' as keyof T]),
+  look,
+}: Columns<T> & { of: readonly T[]; caption: string; look?: string }) {
+  const shown = columns.filter(([name, show]) => name !== 'Actions' || of.some(row => show(row)))
+  return (
+    <table class={look}>
+      <caption class="unseen">{caption}</caption>
+      <thead>
+        <tr>
+          {shown.map(([name]) => (
+            <th key={name} scope="col">
+              {name}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        {of.map(row => (
+          <tr key={id(row)}>
+            {shown.map(([name, show, look]) => (
+              <td key={name} data-name={name} class={look}>
+                <div>{show(row)}</div>
+              </td>
+            ))}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  )
+}
+
+/** What stands in the place of rows: that there are `none`, and how they come. */
+interface Emptiness {
+  none?: string | undefined
+  empty?: ComponentChildren
+}
+export type Tabled<T> = Columns<T> & Emptiness & { of: Listed<T> }
+
+/** Where a list has no rows: where the address narrows it, the way to all of them. */
+export const Nothing = ({
+  of,
+  what,
+  none = `No ${what} yet.`,
+  empty,
+}: Emptiness & { of: Pick<Listed<unknown>, 'clear'>; what: string }) => (
+  <p class="empty" role={of.clear ? 'status' : undefined}>
+    {of.clear ? (
+      <>
+        No {what} match.{' '}
+        <Button
+          class="plain"
+          onClick={() => {
+            of.clear?.()
+            document.querySelector<HTMLElement>('.filters input, .filters select')?.focus()
+          }}
+        >
+          Show all
+        </Button>
+      </>
+    ) : (
+      <>
+        {none} {empty}
+      </>
+    )}
+  </p>
+)
+
+/** A list page by page; `what` its rows are called. */
+export function Table<T extends object>({ of, what, none, empty, ...rest }: Tabled<T> & { what: string }) {
   if (of.rows === null) return <Unread of={of} />
   return (
     <>
       <Refused problem={of.problem} />
-      {of.rows.length === 0 ? (
-        of.more ? null : (
-          <div class="empty">{empty}</div>
-        )
+      {of.rows.length > 0 ? (
+        <Rows of={of.rows} caption={`${capital(what)}, newest first`} {...rest} />
       ) : (
-        <table>
-          <caption class="unseen">{caption}</caption>
-          <thead>
-            <tr>
-              {columns.map(column => (
-                <th key={column.name} scope="col">
-                  {column.name}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {of.rows.map(row => (
-              <tr key={id(row)}>
-                {columns.map(column => (
-                  <td key={column.name} data-name={column.name} class={column.class}>
-                    <div>{column.show(row)}</div>
-                  </td>
-                ))}
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        !of.more && <Nothing of={of} what={what} none={none} empty={empty} />
       )}
       <ShowMore of={of} />
     </>
@@ -302,7 +439,7 @@ function More({ of, label }: { of: Growing; label: string }) {
     return (
       <span class="wrong" role="status">
         {of.problem.message}{' '}
-        <Button class="small" aria-label={`Try again: ${label}`} onClick={() => void of.reload()}>
+        <Button small aria-label={`Try again: ${label}`} onClick={() => void of.reload()}>
           Try again
         </Button>
       </span>
@@ -314,27 +451,24 @@ function More({ of, label }: { of: Growing; label: string }) {
       </span>
     )
   return of?.more ? (
-    <Button class="small" aria-label={`Show more: ${label}`} disabled={of.busy} onClick={() => void of.more?.()}>
+    <Button small aria-label={`Show more: ${label}`} disabled={of.busy} onClick={() => void of.more?.()}>
       Show more
     </Button>
   ) : null
 }
 
-/** Above a list: its filters, and behind `more` those that are wanted seldom. They are open as soon as one of `names` is in the address. */
-export function Filters({
-  children,
-  more,
-  names = [],
-  opened,
-}: Children & { more?: ComponentChildren; names?: readonly string[]; opened?: () => void }) {
-  const { query } = useLocation()
-  const isOpen = useRef(false)
-  isOpen.current ||= names.some(name => query.has(name))
+/** Above a list: its filters, and behind `more` those that are wanted seldom, unless one of them narrows it. */
+export function Filters({ children, more, opened }: Children & { more?: ComponentChildren; opened?: () => void }) {
+  const folded = useRef<HTMLDetailsElement>(null)
+  useLayoutEffect(() => {
+    const all = folded.current?.querySelectorAll<HTMLInputElement>('input, select') ?? []
+    if ([...all].some(each => each.value)) folded.current!.open = true
+  }, [useLocation().query.toString()])
   return (
     <form class="filters" role="search" onSubmit={event => event.preventDefault()}>
       {children}
       {more && (
-        <details open={isOpen.current} onToggle={opened}>
+        <details ref={folded} onToggle={opened}>
           <summary>More filters</summary>
           <div class="filters">{more}</div>
         </details>
@@ -345,16 +479,14 @@ export function Filters({
 
 /** A filter that is kept in the address bar. */
 export function Choice({
-  label,
   name,
-  value,
+  label = capital(name),
   options,
   any = 'any',
   growing,
 }: {
-  label: string
   name: string
-  value: string
+  label?: string
   options: readonly (string | readonly [string, string])[]
   any?: string
   growing?: Growing
@@ -363,11 +495,10 @@ export function Choice({
     <>
       <label>
         {label}
-        <select value={value} onChange={event => narrow({ [name]: event.currentTarget.value })}>
+        <select value={useFilter(name)} onChange={event => narrow({ [name]: event.currentTarget.value })}>
           <option value="">{any}</option>
           {options.map(option => {
-            const [key, words] =
-              typeof option === 'string' ? [option, option.charAt(0) + option.slice(1).toLowerCase()] : option
+            const [key, words] = typeof option === 'string' ? [option, worded(option)] : option
             return (
               <option key={key} value={key}>
                 {words}
@@ -383,21 +514,20 @@ export function Choice({
 
 /** A text filter, which narrows the list shortly after the last key. `wrong` says what in it narrows nothing. */
 export function Search({
-  label,
   name,
-  value,
+  label = capital(name),
   placeholder,
   list,
   wrong = '',
 }: {
-  label: string
   name: string
-  value: string
+  label?: string
   placeholder?: string
   list?: string
   wrong?: string
 }) {
   const id = useId()
+  const value = useFilter(name)
   const [text, setText] = useState(value)
   const timer = useRef(0)
   const meant = useRef(value)
@@ -444,7 +574,7 @@ export function Search({
 type FieldProps = {
   label: string
   value: string
-  set: (value: string) => void
+  set(value: string): void // a method, which takes what is offered alone, too
   pointer?: string | undefined
   wrong?: string
   hint?: ComponentChildren
@@ -452,7 +582,7 @@ type FieldProps = {
   growing?: Growing
   rows?: number
   beside?: ComponentChildren
-  type?: 'text' | 'email' | 'password' | 'number' | 'url' | 'time' | 'date' | 'datetime-local'
+  type?: 'text' | 'email' | 'password' | 'number' | 'url' | 'time' | 'date' | 'datetime-local' | 'search' | 'search'
   required?: boolean
   autocomplete?: string
   list?: string
@@ -569,7 +699,7 @@ export function Several({
   label,
   hint,
   options,
-  chosen,
+  value,
   set,
   pointer,
   look = 'several',
@@ -577,8 +707,8 @@ export function Several({
   label: string
   hint?: ComponentChildren
   options: Record<string, string>
-  chosen: readonly unknown[]
-  set: (chosen: string[]) => void
+  value: readonly unknown[]
+  set(chosen: string[]): void
   pointer: string
   look?: 'several' | 'columns'
 }) {
@@ -592,9 +722,9 @@ export function Several({
           <Check
             key={key}
             label={words}
-            value={chosen.includes(key)}
+            value={value.includes(key)}
             marks={marks}
-            set={isOn => set(Object.keys(options).filter(one => (one === key ? isOn : chosen.includes(one))))}
+            set={isOn => set(Object.keys(options).filter(one => (one === key ? isOn : value.includes(one))))}
           />
         ))}
       </div>
@@ -603,34 +733,48 @@ export function Several({
   )
 }
 
+/** `act`: where something else has to know of it. `success`: what nothing else on the page says once it is done. */
 export function Form({
   act,
   submit,
   label,
+  success,
   children,
   extra,
-}: Children & { act: Act; submit: () => Promise<unknown>; label: string; extra?: ComponentChildren }) {
+}: Children & {
+  act?: Act
+  submit: () => Promise<unknown>
+  label: string
+  success?: string
+  extra?: ComponentChildren
+}) {
+  const [isDone, setDone] = useState(false)
   const form = useRef<HTMLFormElement>(null)
+  const own = useAct()
+  const { run, problem, busy } = act ?? own
   return (
     <form
       ref={form}
       class="form"
+      onInput={() => setDone(false)}
       onSubmit={event => {
         event.preventDefault()
-        void act.run(submit).then(fine => {
+        setDone(false)
+        void run(submit).then(fine => {
+          setDone(fine)
           if (!fine) toFirst(form.current)
         })
       }}
     >
-      <Errors problem={act.problem}>
+      <Errors problem={problem}>
         {children}
         <Rest />
       </Errors>
       <p class="buttons">
-        <button class="primary" disabled={act.busy}>
+        <button class="primary" disabled={busy}>
           {label}
         </button>
-        {extra}
+        {extra} {isDone && success && <span role="status">{success}</span>}
       </p>
     </form>
   )

@@ -1,7 +1,10 @@
-// Above a form: that it shows what was typed and not what is stored, or that somebody else changed the same meanwhile.
-import type { Held } from './data'
+// A form that changes what is stored; and above one, that it shows what was typed, or that somebody else changed the same meanwhile.
+import type { ComponentChildren } from 'preact'
+import { settled } from './api'
+import { useDraft, type Edited, type Held } from './data'
+import { same } from './exact'
 import { Later } from './later'
-import { Confirm } from './ui'
+import { Button, Confirm, Form } from './ui'
 
 const comparing = () => import('./flow/changed')
 
@@ -16,5 +19,49 @@ export function Unsaved({ of, label = 'Discard changes' }: { of: Held; label?: s
         <p>What you typed here and did not save is lost.</p>
       </Confirm>
     </p>
+  )
+}
+
+/** What is typed is kept under this name, and what nobody has seen is not overwritten; it is saved when it `stands` there. */
+export function Change<Stored, Draft extends object>({
+  name,
+  of: { stored, tag, again },
+  drafted,
+  stands = (now, draft) => same(drafted(now), draft),
+  save,
+  done,
+  children,
+}: {
+  name: string
+  of: Edited<Stored>
+  drafted: (stored: Stored) => Draft
+  stands?: (now: Stored, draft: Draft) => boolean
+  save: (draft: Draft, under: { 'If-Match': string }) => Promise<unknown>
+  done: () => unknown
+  children: (draft: Draft, change: (changes: Partial<Draft>) => void) => ComponentChildren
+}) {
+  const [draft, change, forget, held] = useDraft(name, drafted(stored), tag)
+  return (
+    <Form
+      label="Save"
+      extra={
+        <Button
+          onClick={() => {
+            forget()
+            void done()
+          }}
+        >
+          Cancel
+        </Button>
+      }
+      submit={async () => {
+        await settled(save(draft, { 'If-Match': held.tag }), async () => stands(await again(), draft))
+        if (forget(draft)) await done()
+        else await again()
+      }}
+    >
+      <Unsaved of={held} />
+      {children(draft, change)}
+    </Form>
   )
 }

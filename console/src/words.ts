@@ -64,7 +64,20 @@ export function occasion(trigger: object): string {
   return (SOURCES[by] ?? by) + (words && `: ${words}`)
 }
 
+export const DAYS = {
+  mon: 'Monday',
+  tue: 'Tuesday',
+  wed: 'Wednesday',
+  thu: 'Thursday',
+  fri: 'Friday',
+  sat: 'Saturday',
+  sun: 'Sunday',
+}
+
 export const CHANNELS = { email: 'Email', sms: 'SMS', whatsapp: 'WhatsApp' }
+
+/** What an entry of the audit trail says was done, such as `contact.created`. */
+export const acted = (action: string) => action.replaceAll(/[._]/g, ' ')
 
 /** Why a provider is left alone for a while, and what to do about it. */
 export const WAITED_FOR: Record<Schemas['ProviderTrouble']['code'], string> = {

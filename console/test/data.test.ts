@@ -1,7 +1,7 @@
 import './page'
-import { deepEqual } from 'node:assert/strict'
+import { deepEqual, equal, rejects } from 'node:assert/strict'
 import { test } from 'node:test'
-import { joined, type Page } from '../src/data'
+import { joined, once, type Page } from '../src/data'
 
 const PAGES: Record<string, Page<number>> = {
   '': { data: [9, 8], nextCursor: 'b' },
@@ -27,4 +27,18 @@ test('a list is read as far as it was shown', async () => {
 
 test('a list that has become shorter is read to its end', async () => {
   deepEqual(await reading(9), [{ data: [9, 8, 7, 6, 5], nextCursor: null }, ['', 'b', 'c']])
+})
+
+test('what is read once is shared by all who ask for it, also at the same time, and read again where it was refused', async () => {
+  const read = once()
+  let count = 0
+  const tags = () => read('tags', async () => ++count)
+  deepEqual(await Promise.all([tags(), tags()]), [1, 1])
+  equal(await tags(), 1)
+  await rejects(
+    read('schema', () => Promise.reject(new Error('Later.'))),
+    /Later/,
+  )
+  equal(await read('schema', async () => 'there'), 'there')
+  equal(await once()('tags', async () => 'anew'), 'anew')
 })

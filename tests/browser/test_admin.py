@@ -126,7 +126,7 @@ def test_a_super_admin_sees_how_the_installation_is_and_what_happened_where(
     opened(page, service, f"/admin/{where}")
     for link, first in (("runs", run["id"]), ("attempts", ids["message"])):
         page.get_by_role("main").get_by_role("link", name=link, exact=True).click()
-        page.wait_for_url(f"**/admin/{link}?workspace={where}")
+        page.wait_for_url(f"**/admin/{link}?workspaceId={where}")
         page.get_by_role("row", name=first).first.wait_for()
         assert set(page.locator("td[data-name=Workspace]").all_inner_texts()) == {where}
         page.get_by_role("link", name=where).first.click()

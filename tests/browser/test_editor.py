@@ -496,15 +496,15 @@ def test_a_trigger_is_chosen_and_says_its_segment_its_date_and_its_times(
     page.get_by_label("In whose time zone").select_option("the workspace’s")
     when = page.get_by_label("When", exact=True)
     when.select_option("on days of the week")
-    page.get_by_label("thu", exact=True).check()
+    page.get_by_label("Thursday", exact=True).check()
     page.get_by_label("At", exact=True).fill("08:15")
     assert stored()["cron"] == "15 8 * * mon,thu"
-    page.get_by_label("thu", exact=True).uncheck()
-    page.get_by_label("mon", exact=True).uncheck()  # which makes it no daily one
+    page.get_by_label("Thursday", exact=True).uncheck()
+    page.get_by_label("Monday", exact=True).uncheck()  # which makes it no daily one
     expect(when).to_have_value("week")
     expect(page.locator(".side .wrong")).to_have_count(1)
-    page.get_by_label("thu", exact=True).check()
-    page.get_by_label("mon", exact=True).check()
+    page.get_by_label("Thursday", exact=True).check()
+    page.get_by_label("Monday", exact=True).check()
     assert stored()["cron"] == "15 8 * * mon,thu"
     page.reload()
     box(page, "trigger").click()

@@ -30,10 +30,10 @@ EMPTY: Mapping[str, str] = {
     "/settings/keys": "No API keys yet. Programs need one to use the API.",
     "/settings/endpoints": "No endpoints yet. Add the URL of a program of yours to notify it of"
     " events.",
-    "/settings/suppressions": "No suppressed addresses. Bounces, complaints and opt-outs appear"
-    " here.",
+    "/settings/suppressions": "No suppressed addresses yet. Bounces, complaints and opt-outs"
+    " appear here.",
     "/settings/topics": "No topics yet: marketing goes to everyone who has not unsubscribed from"
-    " the channel.",
+    " the channel. Create one below to let contacts choose.",
 }
 
 

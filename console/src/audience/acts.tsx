@@ -1,13 +1,13 @@
 // What a member does for one contact: sends a message, records an event, or erases all that there is of it.
 import { useState } from 'preact/hooks'
 import { api, byId, got, type Schemas } from '../api'
-import { useAct, useDraft } from '../data'
+import { fields, useDraft } from '../data'
 import { objectOf } from '../exact'
-import { called, options, plain, useTemplates } from '../names'
+import { called, EVENTS, List, options, plain, useTemplates, useUsed } from '../names'
 import { go } from '../router'
 import { Refusal } from '../session'
 import type { CHANNELS } from '../words'
-import { Confirm, Field, Form, JsonText, Link, Section, plural } from '../ui'
+import { Button, Confirm, Field, Form, JsonText, Link, Section, plural } from '../ui'
 import { reachable } from './answers'
 
 type Contact = Schemas['ContactInFull']
@@ -15,23 +15,18 @@ type Doing = { contact: Contact; done: () => void }
 
 export function SendMessage({ contact, done }: Doing) {
   const [draft, change, forget] = useDraft(`message.${contact.id}`, { templateId: '', data: '{}', sendAt: '' })
+  const field = fields(draft, change)
   const all = useTemplates(draft.templateId)
   const templates = {
     ...all,
     rows: all.rows && all.rows.filter(each => reachable(contact, each.channel as keyof typeof CHANNELS)),
   }
   const template = templates.rows?.find(each => each.id === draft.templateId)
-  const act = useAct()
   return (
     <Section title="Send message">
       <Form
-        act={act}
         label="Send"
-        extra={
-          <button type="button" onClick={done}>
-            Cancel
-          </button>
-        }
+        extra={<Button onClick={done}>Cancel</Button>}
         submit={async () => {
           const body = {
             channel: template?.channel ?? 'email',
@@ -48,11 +43,9 @@ export function SendMessage({ contact, done }: Doing) {
         <Field
           label="Template"
           required
-          value={draft.templateId}
-          set={templateId => change({ templateId })}
+          {...field('templateId')}
           options={[['', 'choose one'], ...options(templates)]}
           growing={templates}
-          pointer="/templateId"
           hint={
             template ? (
               `Via ${template.channel}, ${template.category}.`
@@ -70,19 +63,10 @@ export function SendMessage({ contact, done }: Doing) {
           <JsonText
             label="Event (JSON)"
             rows={3}
-            value={draft.data}
-            set={data => change({ data })}
-            pointer="/data"
-            hint="The template reads it as trigger."
+            {...field('data')}
+            hint="Optional: what the template reads as trigger."
           />
-          <Field
-            label="Send at"
-            type="datetime-local"
-            value={draft.sendAt}
-            set={sendAt => change({ sendAt })}
-            pointer="/sendAt"
-            hint="In your time zone. Empty: at once."
-          />
+          <Field label="Send at" type="datetime-local" {...field('sendAt')} hint="In your time zone. Empty: at once." />
         </div>
         <p class="hint">It is sent only if the contact may be written to at that time.</p>
       </Form>
@@ -92,18 +76,13 @@ export function SendMessage({ contact, done }: Doing) {
 
 export function RecordEvent({ contact, done }: Doing) {
   const [draft, change, forget] = useDraft(`event.${contact.id}`, { name: '', properties: '{}' })
+  const field = fields(draft, change)
   const [recorded, setRecorded] = useState('')
-  const act = useAct()
   return (
     <Section title="Record event">
       <Form
-        act={act}
         label="Record"
-        extra={
-          <button type="button" onClick={done}>
-            Cancel
-          </button>
-        }
+        extra={<Button onClick={done}>Cancel</Button>}
         submit={async () => {
           const { name } = await got(
             api.POST('/contacts/{id}/events', {
@@ -118,18 +97,21 @@ export function RecordEvent({ contact, done }: Doing) {
         <Field
           label="Name"
           required
-          value={draft.name}
-          set={name => change({ name })}
-          pointer="/name"
+          {...field('name')}
+          list={EVENTS}
           placeholder="checkout_started"
           hint="It starts flows that it triggers, and continues runs that wait for it."
         />
+        <List id={EVENTS} of={useUsed().events} />
         <JsonText
           label="Properties (JSON)"
           rows={3}
-          value={draft.properties}
-          set={properties => change({ properties })}
-          pointer="/properties"
+          hint={
+            <>
+              Optional. Such as <code>{'{"total": 49}'}</code>.
+            </>
+          }
+          {...field('properties')}
         />
         {recorded && <p role="status">{recorded} was recorded; see below what came of it.</p>}
       </Form>

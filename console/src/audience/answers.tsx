@@ -2,6 +2,7 @@
 import { api, got, type Schemas } from '../api'
 import { useDraft, useListed } from '../data'
 import { useCan } from '../me'
+import { page } from '../names'
 import { CHANNELS } from '../words'
 import { Confirm, Field, Link, Section, Table } from '../ui'
 
@@ -35,7 +36,7 @@ const stateOf = ({ contact, topic, channel }: Asked) =>
   (!topic || topic.isDefault ? contact.subscriptions[channel] : contact.topics[topic.id]?.[channel]) ?? ''
 
 export function Answers({ contact, done }: { contact: Contact; done: () => Promise<unknown> }) {
-  const topics = useListed(cursor => got(api.GET('/topics', { params: { query: { cursor, limit: 200 } } })), [])
+  const topics = useListed(cursor => got(api.GET('/topics', { params: { query: page(cursor) } })), [])
   const may = useCan()('contacts:write')
   const named =
     topics.rows?.flatMap(topic => topic.channels.map((channel): Asked => ({ contact, topic, channel }))) ?? null
@@ -45,14 +46,13 @@ export function Answers({ contact, done }: { contact: Contact; done: () => Promi
   return (
     <Section title="Topics" actions={<Link to="/settings/topics">All topics</Link>}>
       <Table
-        caption="Topics, by channel"
+        what="topics"
         of={{ ...topics, rows: named && [...named, ...whole] }}
         id={({ topic, channel }) => `${topic?.id ?? ''}${channel}`}
-        empty={null}
         columns={[
-          {
-            name: 'Topic',
-            show: ({ topic }) =>
+          [
+            'Topic',
+            ({ topic }) =>
               topic ? (
                 <>
                   {topic.name}
@@ -61,18 +61,18 @@ export function Answers({ contact, done }: { contact: Contact; done: () => Promi
               ) : (
                 NAMELESS
               ),
-          },
-          {
-            name: 'Channel',
-            show: ({ channel }) => (
+          ],
+          [
+            'Channel',
+            ({ channel }) => (
               <>
                 {CHANNELS[channel]}
                 {!reachable(contact, channel) && <span class="soft"> (no address)</span>}
               </>
             ),
-          },
-          { name: 'Answer', show: asked => <Answer state={stateOf(asked)} /> },
-          { name: 'Actions', show: asked => may && <Change asked={asked} done={done} /> },
+          ],
+          ['Answer', asked => <Answer state={stateOf(asked)} />],
+          ['Actions', asked => may && <Change asked={asked} done={done} />],
         ]}
       />
     </Section>

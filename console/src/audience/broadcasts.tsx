@@ -1,15 +1,16 @@
 // Broadcasts: composed, previewed by reason, scheduled; and while they are sent, who got it and who did not.
 import { api, byId, got, tagged, type Schemas } from '../api'
-import { useListed, useLoaded } from '../data'
-import { CHANGED, Days, days } from '../days'
+import { useLoaded } from '../data'
+import { CHANGED, Days } from '../days'
+import { ListScreen, useNarrowed } from '../lists'
 import { useCan } from '../me'
 import { ContactLink, useContactNames } from '../names'
-import { go, useLocation } from '../router'
+import { go } from '../router'
 import {
+  Button,
   Choice,
   Confirm,
   Facts,
-  Filters,
   Json,
   Link,
   Screen,
@@ -17,7 +18,7 @@ import {
   Sentence,
   Shown,
   Status,
-  Table,
+  Rows,
   When,
   plural,
 } from '../ui'
@@ -26,7 +27,6 @@ import { Preview as Mail } from '../preview'
 import { TestMail } from '../test_mail'
 
 export type Stored = Schemas['BroadcastShape']
-type Summary = Schemas['BroadcastSummary']
 type Counts = Schemas['AudienceCounts']
 /** A time that came no longer ago than this is as good as now. */
 const LATE_MS = 5 * 60_000
@@ -47,59 +47,24 @@ const REASONS: Record<keyof Counts, string> = {
   capped: 'message limit reached',
 }
 
-export function Broadcasts() {
-  const { query } = useLocation()
-  const state = query.get('state') ?? ''
-  const list = useListed(
-    cursor =>
-      got(
-        api.GET('/broadcasts', {
-          params: { query: { state: (state || undefined) as Summary['state'], ...days(query), cursor, limit: 50 } },
-        }),
-      ),
-    [query.toString()],
-    5000,
-  )
-  const may = useCan()('broadcasts:write')
-  return (
-    <Screen
-      title="Broadcasts"
-      lead="One message to many contacts."
-      actions={
-        may && (
-          <Link class="button primary" to="/broadcasts/new">
-            New broadcast
-          </Link>
-        )
-      }
-    >
-      <Filters names={CHANGED} more={<Days of={CHANGED} />}>
-        <Choice label="State" name="state" value={state} options={STATES} />
-      </Filters>
-      <Table<Summary>
-        caption="Broadcasts, newest first"
-        of={list}
-        id={each => each.id}
-        empty={
-          query.size ? (
-            <p>
-              No broadcasts match. <Link to="/broadcasts">Show all</Link>.
-            </p>
-          ) : (
-            <p>No broadcasts yet. {may && <Link to="/broadcasts/new">Create one</Link>}</p>
-          )
-        }
-        columns={[
-          { name: 'Name', show: each => <Link to={`/broadcasts/${each.id}`}>{each.name}</Link> },
-          { name: 'State', show: each => <Status value={each.state} /> },
-          { name: 'Starts', show: each => <When at={each.startedAt ?? each.sendAt} none="once scheduled" /> },
-          { name: 'Finished', show: each => <When at={each.finishedAt} /> },
-          { name: 'Updated', show: each => <When at={each.updatedAt} /> },
-        ]}
-      />
-    </Screen>
-  )
-}
+export const Broadcasts = () => (
+  <ListScreen
+    title="Broadcasts"
+    lead="One message to many contacts."
+    one="broadcast"
+    needs="broadcasts:write"
+    filters={<Choice name="state" options={STATES} />}
+    more={<Days of={CHANGED} />}
+    of={useNarrowed('/broadcasts', asked => api.GET('/broadcasts', { params: { query: asked } }), ['state'], 5000)}
+    columns={[
+      ['Name', each => <Link to={`/broadcasts/${each.id}`}>{each.name}</Link>],
+      ['State', each => <Status value={each.state} />],
+      ['Starts', each => <When at={each.startedAt ?? each.sendAt} none="once scheduled" />],
+      ['Finished', each => <When at={each.finishedAt} />],
+      ['Updated', each => <When at={each.updatedAt} />],
+    ]}
+  />
+)
 
 const DONE = ['SENT', 'DELIVERED', 'BOUNCED', 'COMPLAINED', 'FAILED', 'UNKNOWN', 'SUPPRESSED', 'CANCELLED'] as const
 const key = (status: string) => status.toLowerCase() as keyof Stored['progress']
@@ -115,7 +80,8 @@ export function Broadcast({ id }: { id: string }) {
     [id],
     value => (isMoving(value) ? 1000 : 10_000),
   )
-  const may = useCan()
+  const may = useCan(),
+    sends = may('broadcasts:send')
   const value = broadcast.value
   const template = useLoaded(
     async () => (value ? got(api.GET('/templates/{id}', byId(value.templateId))) : null),
@@ -130,7 +96,7 @@ export function Broadcast({ id }: { id: string }) {
   return (
     <Screen
       title={value?.name ?? 'Broadcast'}
-      lead={<code>{id}</code>}
+      id={id}
       actions={
         value && (
           <>
@@ -139,7 +105,7 @@ export function Broadcast({ id }: { id: string }) {
                 Edit
               </Link>
             )}
-            {value.state === 'DRAFT' && may('broadcasts:send') && (
+            {value.state === 'DRAFT' && sends && (
               <Confirm
                 label="Schedule"
                 primary
@@ -154,7 +120,7 @@ export function Broadcast({ id }: { id: string }) {
                 </p>
               </Confirm>
             )}
-            {value.state === 'SENDING' && may('broadcasts:send') && (
+            {value.state === 'SENDING' && sends && (
               <Confirm
                 label="Pause"
                 title="Pause this broadcast?"
@@ -166,7 +132,7 @@ export function Broadcast({ id }: { id: string }) {
                 </p>
               </Confirm>
             )}
-            {value.state === 'PAUSED' && may('broadcasts:send') && (
+            {value.state === 'PAUSED' && sends && (
               <Confirm
                 label="Resume"
                 title="Resume this broadcast?"
@@ -175,7 +141,7 @@ export function Broadcast({ id }: { id: string }) {
                 <p>It continues where it stopped; nobody gets it twice.</p>
               </Confirm>
             )}
-            {isMoving(value) && may('broadcasts:send') && (
+            {isMoving(value) && sends && (
               <Confirm
                 label="Cancel broadcast"
                 danger
@@ -286,33 +252,19 @@ function About({ of, template }: { of: Stored; template: Schemas['Template'] | n
 function AudienceTable({ of }: { of: readonly (readonly [string, Counts | null])[] }) {
   const shown = of.filter((one): one is readonly [string, Counts] => one[1] !== null)
   return (
-    <table class="audience">
-      <caption class="unseen">The audience, by reason</caption>
-      <thead>
-        <tr>
-          <th scope="col">Contacts</th>
-          {shown.map(([name]) => (
-            <th key={name} scope="col">
-              {name}
-            </th>
-          ))}
-        </tr>
-      </thead>
-      <tbody>
-        {Object.entries(REASONS).map(([reason, name]) => (
-          <tr key={reason}>
-            <td data-name="Contacts">
-              <div>{name}</div>
-            </td>
-            {shown.map(([column, counts]) => (
-              <td key={column} data-name={column}>
-                <div>{counts[reason as keyof Counts].toLocaleString()}</div>
-              </td>
-            ))}
-          </tr>
-        ))}
-      </tbody>
-    </table>
+    <Rows
+      look="audience"
+      caption="The audience, by reason"
+      of={Object.entries(REASONS)}
+      id={([reason]) => reason}
+      columns={[
+        ['Contacts', ([, name]) => name],
+        ...shown.map(
+          ([column, counts]) =>
+            [column, ([reason]: [string, string]) => counts[reason as keyof Counts].toLocaleString()] as const,
+        ),
+      ]}
+    />
   )
 }
 
@@ -333,9 +285,9 @@ function Preview({ of, isMail }: { of: Stored; isMail: boolean }) {
       <Section
         title="Who would get it now"
         actions={
-          <button type="button" class="small" disabled={preview.busy} onClick={() => void preview.reload()}>
+          <Button small disabled={preview.busy} onClick={() => void preview.reload()}>
             Count again
-          </button>
+          </Button>
         }
       >
         <Shown of={preview}>

@@ -1,11 +1,12 @@
 // A broadcast while it is written: to whom, what, about which topic, and when.
 import { api, exactly, got, settled } from '../api'
-import { useAct, useDraft, useStored, type Listed } from '../data'
+import { fields, useDraft, useStored, type Edited, type Listed } from '../data'
 import { local } from '../days'
+import { same } from '../exact'
 import { options, Tags, TAGS, useSegments, useTemplates, useTopics } from '../names'
 import { useCan } from '../me'
-import { go, useLocation } from '../router'
-import { Field, Form, Link, NotAllowed, Screen, Section, Shown } from '../ui'
+import { go, useFilter } from '../router'
+import { Field, Form, Link, NotAllowed, Opened, Screen, Section } from '../ui'
 import { Unsaved } from '../unsaved'
 import { mayChange, type Stored } from './broadcasts'
 import { BLANK, FilterField, FoundShown, filterOf, useFound } from './filter'
@@ -16,7 +17,7 @@ const WAYS = [
   ['filter', 'its own filter'],
 ] as const
 
-const drafted = (stored: Stored | null, segmentId: string) => ({
+const drafted = (stored?: Stored, segmentId = '') => ({
   name: stored?.name ?? '',
   way: !stored || stored.segmentId ? 'segment' : stored.tag ? 'tag' : 'filter',
   segmentId: stored?.segmentId ?? segmentId,
@@ -30,38 +31,24 @@ const drafted = (stored: Stored | null, segmentId: string) => ({
 })
 
 export function EditBroadcast({ id }: { id: string }) {
-  const broadcast = useStored(() => exactly<Stored>(`/broadcasts/${encodeURIComponent(id)}`), [id])
   const may = useCan()
-  if (broadcast.value === null)
-    return (
-      <Screen title="Broadcast">
-        <Shown of={broadcast}>{() => null}</Shown>
-      </Screen>
-    )
-  if (!mayChange(may, broadcast.value.value)) return <NotAllowed />
-  return <Compose stored={broadcast.value.value} tag={broadcast.value.tag} again={broadcast.again} />
+  return (
+    <Opened title="Broadcast" of={useStored(() => exactly<Stored>(`/broadcasts/${encodeURIComponent(id)}`), [id])}>
+      {edited => (mayChange(may, edited.stored) ? <Compose {...edited} /> : <NotAllowed />)}
+    </Opened>
+  )
 }
 
-export const NewBroadcast = () => <Compose stored={null} tag="" again={null} />
+export const NewBroadcast = () => <Compose />
 
-function Compose({
-  stored,
-  tag,
-  again,
-}: {
-  stored: Stored | null
-  tag: string
-  again: (() => Promise<Stored>) | null
-}) {
-  const { query } = useLocation()
-  const initial = drafted(stored, query.get('segment') ?? '')
+function Compose({ stored, tag, again }: Partial<Edited<Stored>>) {
+  const initial = drafted(stored, useFilter('segment'))
   const [draft, change, forget, held] = useDraft(`broadcast.${stored?.id ?? 'new'}`, initial, tag)
   const known = {
     templates: useTemplates(draft.templateId),
     topics: useTopics(draft.topicId),
     segments: useSegments(draft.segmentId),
   }
-  const act = useAct()
   const template = known.templates.rows?.find(each => each.id === draft.templateId)
   const save = async () => {
     const { name, way, templateId } = draft
@@ -89,29 +76,25 @@ function Compose({
     const { id } = stored
     await settled(
       got(api.PATCH('/broadcasts/{id}', { params: { path: { id } }, headers: { 'If-Match': held.tag }, body })),
-      async () => JSON.stringify(drafted(await again(), '')) === JSON.stringify(draft),
+      async () => same(drafted(await again()), draft),
     )
     if (forget(draft)) go(`/broadcasts/${id}`)
     else await again()
   }
-  const field = (name: keyof typeof draft) => ({
-    value: draft[name],
-    set: (value: string) => change({ [name]: value }),
-    pointer: `/${name}`,
-  })
+  const field = fields(draft, change)
   const choice = (of: Listed<{ id: string; name: string }>, none = 'choose one') => ({
     options: [['', none] as const, ...options(of)],
     growing: of,
   })
   return (
-    <Screen title={stored ? `Edit ${stored.name}` : 'New broadcast'} lead={stored && <code>{stored.id}</code>}>
+    <Screen title={stored ? `Edit ${stored.name}` : 'New broadcast'} id={stored?.id}>
       <Unsaved of={held} {...(stored ? {} : { label: 'Start over' })} />
       {stored?.state === 'SCHEDULED' && (
         <p class="note">It is scheduled. Saving a change makes it a draft again, which has to be scheduled again.</p>
       )}
-      <Form act={act} label={stored ? 'Save' : 'Create broadcast'} submit={save}>
+      <Form label={stored ? 'Save' : 'Create broadcast'} submit={save}>
         <Field label="Name" required hint="Contacts do not see it." {...field('name')} />
-        <Field label="Audience" value={draft.way} set={way => change({ way })} options={WAYS} />
+        <Field label="Audience" {...field('way')} options={WAYS} />
         {draft.way === 'segment' && (
           <Field
             label="Segment"
@@ -132,7 +115,15 @@ function Compose({
           label="Template"
           required
           {...choice(known.templates)}
-          hint={template ? `Via ${template.channel}, ${template.category}.` : 'The template sets the channel.'}
+          hint={
+            template ? (
+              `Via ${template.channel}, ${template.category}.`
+            ) : known.templates.rows?.length === 0 ? (
+              <Link to="/templates/new">Create a template first</Link>
+            ) : (
+              'The template sets the channel.'
+            )
+          }
           {...field('templateId')}
         />
         {template?.category === 'marketing' && (

@@ -6,7 +6,7 @@ import { First, unplaced } from '../errors'
 import { objectOf, tried } from '../exact'
 import { called, Names, useTopics, useUsed } from '../names'
 import type { Refusal } from '../session'
-import { JsonText, Link, Refused, Section, Status, Zones, plural } from '../ui'
+import { Findings, JsonText, Link, Refused, Rows, Section, Views, Zones, plural } from '../ui'
 import { Condition, isShown } from '../flow/conditions'
 import { Compare, questions } from './questions'
 
@@ -43,14 +43,13 @@ export function FilterField({
     <First problem={problem}>
       <fieldset class="group">
         <legend>Who is in it</legend>
-        <div class="views" role="group" aria-label="Show the filter as">
-          <button type="button" aria-pressed={view === 'form'} disabled={!filter} onClick={() => setView('form')}>
-            Form
-          </button>
-          <button type="button" aria-pressed={view === 'json'} onClick={() => setView('json')}>
-            JSON
-          </button>
-        </div>
+        <Views
+          label="Show the filter as"
+          of={{ form: 'Form', json: 'JSON' }}
+          value={view}
+          set={setView}
+          disabled={!filter && 'form'}
+        />
         {view === 'form' && filter ? (
           <>
             <Condition
@@ -89,38 +88,6 @@ export function useFound(text: string, contactId: string | null) {
   return { found: problem ? null : value, problem }
 }
 
-export function Reachable({ of }: { of: Found['reachable'] }) {
-  return (
-    <table>
-      <caption class="unseen">Reachable contacts, by channel</caption>
-      <thead>
-        <tr>
-          <th scope="col">Channel</th>
-          {HELD.map(([key, name]) => (
-            <th key={key} scope="col">
-              {name}
-            </th>
-          ))}
-        </tr>
-      </thead>
-      <tbody>
-        {Object.entries(of).map(([channel, counts]) => (
-          <tr key={channel}>
-            <td data-name="Channel">
-              <div>{channel}</div>
-            </td>
-            {HELD.map(([key, name]) => (
-              <td key={key} data-name={name}>
-                <div>{counts[key].toLocaleString()}</div>
-              </td>
-            ))}
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  )
-}
-
 export function FoundShown({ found, problem }: { found: Found | null; problem: Refusal | null }) {
   if (!found)
     return problem ? (
@@ -134,21 +101,21 @@ export function FoundShown({ found, problem }: { found: Found | null; problem: R
     <>
       <p class="prose">{found.prose}</p>
       <div role="status">
-        {found.findings.length > 0 && (
-          <ul class="plain found">
-            {found.findings.map(each => (
-              <li key={each.pointer + each.code}>
-                <Status value={each.severity} /> {each.message}
-              </li>
-            ))}
-          </ul>
-        )}
+        <Findings of={found.findings} />
         <p class="verdict">
           {plural(found.count, 'contact')}
           {!found.isComplete && ', of the newest: there was no time to look through all'}
         </p>
       </div>
-      <Reachable of={found.reachable} />
+      <Rows
+        caption="Reachable contacts, by channel"
+        of={Object.entries(found.reachable)}
+        id={([channel]) => channel}
+        columns={[
+          ['Channel', ([channel]) => channel],
+          ...HELD.map(([key, name]) => [name, ([, counts]: [string, Counts]) => counts[key].toLocaleString()] as const),
+        ]}
+      />
       {found.sample.length > 0 && (
         <Section title="Newest">
           <ul class="plain">

@@ -15,7 +15,7 @@ import {
   useTemplates,
   type Used,
 } from '../names'
-import { Field, step, ZONES } from '../ui'
+import { Button, Field, step, ZONES } from '../ui'
 import { CHANNELS } from '../words'
 import { Comparison, Condition, fit, type Compared } from '../flow/conditions'
 import { shown, textOf, type Asked, type Question } from '../flow/form'
@@ -247,13 +247,9 @@ function Did(asked: Asked) {
       </div>
       {match === undefined ? (
         <p class="buttons">
-          <button
-            type="button"
-            class="small"
-            onClick={() => asked.set({ ...question, match: { path: '', op: 'eq', value: '' } })}
-          >
+          <Button small onClick={() => asked.set({ ...question, match: { path: '', op: 'eq', value: '' } })}>
             Filter these events…
-          </button>
+          </Button>
         </p>
       ) : (
         <fieldset class="group">
@@ -265,9 +261,9 @@ function Did(asked: Asked) {
             of={{ paths: 'event.properties.total' }}
           />
           <p class="buttons">
-            <button type="button" class="small" onClick={() => asked.set(without)}>
+            <Button small onClick={() => asked.set(without)}>
               Remove event filter
-            </button>
+            </Button>
           </p>
         </fieldset>
       )}

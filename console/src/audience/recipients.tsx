@@ -1,10 +1,10 @@
 // Who is in the audience of a broadcast, what became of each, and why.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { api, got } from '../api'
-import { useAct, useListed } from '../data'
-import { ContactLink, meant, useContactNames } from '../names'
-import { narrow, useLocation } from '../router'
-import { Choice, Field, Filters, Form, Link, Section, Status, Table, When } from '../ui'
+import { useListed } from '../data'
+import { ContactLink, meant, useContactNames, Whom } from '../names'
+import { cleared, narrow, useLocation, useFilter } from '../router'
+import { Button, Choice, Filters, Form, Link, Section, Status, Table, When } from '../ui'
 import { Reasons } from '../screens/why'
 import type { Stored } from './broadcasts'
 
@@ -57,8 +57,8 @@ const WHY: Record<string, string> = {
 
 export function Recipients({ of, isMoving, reload }: { of: Stored; isMoving: boolean; reload: () => Promise<void> }) {
   const { query } = useLocation()
-  const status = query.get('status') ?? '',
-    reason = query.get('reason') ?? ''
+  const status = useFilter('status'),
+    reason = useFilter('reason')
   const asked = {
     status: (status || undefined) as (typeof STATUSES)[number] | undefined,
     reason: reason || undefined,
@@ -74,60 +74,49 @@ export function Recipients({ of, isMoving, reload }: { of: Stored; isMoving: boo
   return (
     <Section title="Recipients">
       <Filters>
-        <Choice label="Status" name="status" value={status} options={STATUSES} />
+        <Choice name="status" options={STATUSES} />
         <Choice
-          label="Reason"
           name="reason"
-          value={reason}
           options={[...Object.entries(WHY), ...(reason && !(reason in WHY) ? [[reason, words(reason)] as const] : [])]}
         />
       </Filters>
       <Table
-        caption="Recipients"
+        what="recipients"
         of={{
           ...list,
+          clear: cleared(query, ['status', 'reason']),
           reload: async () => {
             await list.reload()
             await reload()
           },
         }}
         id={each => each.contactId}
-        empty={
-          status || reason ? (
-            <p>
-              No recipients match. <Link to={`/broadcasts/${of.id}`}>Show all</Link>.
-            </p>
-          ) : (
-            <p>
-              {of.audience.isComplete
-                ? 'Nobody is in the audience: nobody matched it when the broadcast started.'
-                : of.state === 'CANCELLED'
-                  ? 'It was cancelled before its audience was known.'
-                  : 'No recipients yet: the audience is still being determined.'}
-            </p>
-          )
+        none={
+          of.audience.isComplete
+            ? 'Nobody is in the audience: nobody matched it when the broadcast started.'
+            : of.state === 'CANCELLED'
+              ? 'It was cancelled before its audience was known.'
+              : 'No recipients yet: the audience is still being determined.'
         }
         columns={[
-          {
-            name: 'Contact',
-            show: each => <ContactLink id={each.reason === 'erased' ? null : each.contactId} names={names} />,
-          },
-          { name: 'Status', show: each => <Status value={each.status} /> },
-          { name: 'Reason', show: each => (each.reason ? (WHY[each.reason] ?? words(each.reason)) : '–') },
-          {
-            name: 'Message',
-            show: each => (each.messageId ? <Link to={`/messages/${each.messageId}`}>view</Link> : '–'),
-          },
-          { name: 'Due', show: each => <When at={each.dueAt} /> },
-          {
-            name: 'Why',
-            show: each =>
+          ['Contact', each => <ContactLink id={each.reason === 'erased' ? null : each.contactId} names={names} />],
+          ['Status', each => <Status value={each.status} />],
+          ['Reason', each => (each.reason ? (WHY[each.reason] ?? words(each.reason)) : '–')],
+          ['Message', each => (each.messageId ? <Link to={`/messages/${each.messageId}`}>view message</Link> : '–')],
+          ['Due', each => <When at={each.dueAt} />],
+          [
+            'Why',
+            each =>
               each.reason !== 'erased' && (
-                <button type="button" class="small" onClick={() => narrow({ contact: each.contactId })}>
+                <Button
+                  small
+                  aria-label={`Why? ${names.get(each.contactId) ?? each.contactId}`}
+                  onClick={() => narrow({ contact: each.contactId })}
+                >
                   Why?
-                </button>
+                </Button>
               ),
-          },
+          ],
         ]}
       />
     </Section>
@@ -136,11 +125,9 @@ export function Recipients({ of, isMoving, reload }: { of: Stored; isMoving: boo
 
 /** Why it did or did not reach somebody, who need not be in the audience. */
 export function AskWhy({ broadcastId }: { broadcastId: string }) {
-  const { query } = useLocation()
-  const contactId = query.get('contact') ?? ''
+  const contactId = useFilter('contact')
   const [typed, setTyped] = useState('')
   const names = useContactNames([contactId || null])
-  const act = useAct()
   const found = useRef<HTMLHeadingElement>(null)
   const shown = useRef(contactId)
   useEffect(() => {
@@ -149,15 +136,8 @@ export function AskWhy({ broadcastId }: { broadcastId: string }) {
   }, [contactId])
   return (
     <Section title="Why, or why not?">
-      <Form act={act} label="Why?" submit={async () => narrow({ contact: (await meant(typed)) ?? '' })}>
-        <Field
-          label="Contact"
-          required
-          value={typed}
-          set={setTyped}
-          pointer="/contactId"
-          hint="Email address, name or ID; also of contacts outside the audience."
-        />
+      <Form label="Why?" submit={async () => narrow({ contact: (await meant(typed)) ?? '' })}>
+        <Whom required value={typed} set={setTyped} hint="Also of contacts outside the audience." />
       </Form>
       {contactId && (
         <>

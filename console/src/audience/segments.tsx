@@ -1,13 +1,15 @@
 // Segments: rules by which contacts belong together, whom they find, and who is in them.
 import { useState } from 'preact/hooks'
 import { api, byId, exactly, got, settled, type Schemas } from '../api'
-import { useAct, useDraft, useListed, useLoaded, useStored } from '../data'
-import { CHANGED, Days, days } from '../days'
+import { fields, useDraft, useListed, useLoaded, useStored, type Edited } from '../data'
+import { CHANGED, Days } from '../days'
 import { First } from '../errors'
+import { same } from '../exact'
+import { ListScreen, useNarrowed } from '../lists'
 import { useCan } from '../me'
-import { UsedBy, called, meant } from '../names'
-import { go, useLocation } from '../router'
-import { Check, Confirm, Facts, Field, Filters, Form, Json, Link, Screen, Section, Shown, Table, When } from '../ui'
+import { PERSON, UsedBy, Whom, meant } from '../names'
+import { go } from '../router'
+import { Check, Confirm, Facts, Field, Form, Json, Link, Opened, Screen, Section, Shown, Table, When } from '../ui'
 import { Unsaved } from '../unsaved'
 import { BLANK, FilterField, FoundShown, filterOf, useFound } from './filter'
 
@@ -21,53 +23,23 @@ const count = ({ count, reason }: Stored) =>
     .filter(Boolean)
     .join(', ')
 
-export function Segments() {
-  const { query } = useLocation()
-  const list = useListed(
-    cursor => got(api.GET('/segments', { params: { query: { ...days(query), cursor, limit: 50 } } })),
-    [query.toString()],
-    5000,
-  )
-  const may = useCan()('contacts:write')
-  return (
-    <Screen
-      title="Segments"
-      lead="Groups of contacts, defined by rules."
-      actions={
-        may && (
-          <Link class="button primary" to="/segments/new">
-            New segment
-          </Link>
-        )
-      }
-    >
-      <Filters>
-        <Days of={CHANGED} />
-      </Filters>
-      <Table
-        caption="Segments, newest first"
-        of={list}
-        id={each => each.id}
-        empty={
-          query.size ? (
-            <p>
-              No segments match. <Link to="/segments">Show all</Link>.
-            </p>
-          ) : (
-            <p>No segments yet. {may && <Link to="/segments/new">Create one</Link>}</p>
-          )
-        }
-        columns={[
-          { name: 'Name', show: each => <Link to={`/segments/${each.id}`}>{each.name}</Link> },
-          { name: 'Rule', class: 'wide', show: each => each.prose },
-          { name: 'Contacts', show: count },
-          { name: 'Type', show: each => each.kind },
-          { name: 'Updated', show: each => <When at={each.updatedAt} /> },
-        ]}
-      />
-    </Screen>
-  )
-}
+export const Segments = () => (
+  <ListScreen
+    title="Segments"
+    lead="Groups of contacts, defined by rules."
+    one="segment"
+    needs="contacts:write"
+    filters={<Days of={CHANGED} />}
+    of={useNarrowed('/segments', asked => api.GET('/segments', { params: { query: asked } }), [], 5000)}
+    columns={[
+      ['Name', each => <Link to={`/segments/${each.id}`}>{each.name}</Link>],
+      ['Rule', each => each.prose, 'wide'],
+      ['Contacts', count],
+      ['Type', each => each.kind],
+      ['Updated', each => <When at={each.updatedAt} />],
+    ]}
+  />
+)
 
 export function Segment({ id }: { id: string }) {
   const path = byId(id)
@@ -86,7 +58,7 @@ export function Segment({ id }: { id: string }) {
   return (
     <Screen
       title={value?.name ?? 'Segment'}
-      lead={<code>{id}</code>}
+      id={id}
       actions={
         value && (
           <>
@@ -131,32 +103,24 @@ export function Segment({ id }: { id: string }) {
               of={[
                 ['Contacts', count(value)],
                 ['Counted', <When at={value.countedAt} />],
-                ['Type', value.kind],
+                ['Type', KINDS.find(([kind]) => kind === value.kind)?.[1]],
                 ['Created', <When at={value.createdAt} />],
                 ['Updated', <When at={value.updatedAt} />],
               ]}
             />
             <Section title="Contacts">
               <Table
-                caption="Contacts, newest first"
+                what="contacts"
                 of={members}
-                id={each => each.id}
-                empty={
-                  <p>
-                    {value.count === null || value.reason
-                      ? 'None found so far.'
-                      : value.kind === 'live'
-                        ? 'No contacts match yet. Whoever matches later is added.'
-                        : 'Nobody is in it.'}{' '}
-                    {value.kind === 'frozen' && may('contacts:write') && 'Edit its filter to find others.'}
-                  </p>
+                none={
+                  value.count === null || value.reason
+                    ? 'None found so far.'
+                    : value.kind === 'live'
+                      ? 'No contacts match yet. Whoever matches later is added.'
+                      : 'Nobody is in it.'
                 }
-                columns={[
-                  { name: 'Name', show: each => <Link to={`/contacts/${each.id}`}>{called(each)}</Link> },
-                  { name: 'Email', show: each => each.email ?? '–' },
-                  { name: 'Phone', show: each => each.phone ?? '–' },
-                  { name: 'Updated', show: each => <When at={each.updatedAt} /> },
-                ]}
+                empty={value.kind === 'frozen' && may('contacts:write') && 'Edit its filter to find others.'}
+                columns={[...PERSON, ['Updated', each => <When at={each.updatedAt} />]]}
               />
             </Section>
             <UsedBy
@@ -174,32 +138,26 @@ export function Segment({ id }: { id: string }) {
   )
 }
 
-export function EditSegment({ id }: { id: string }) {
-  const segment = useStored(() => exactly<Stored>(`/segments/${encodeURIComponent(id)}`), [id])
-  if (segment.value === null)
-    return (
-      <Screen title="Segment">
-        <Shown of={segment}>{() => null}</Shown>
-      </Screen>
-    )
-  return <Editor stored={segment.value.value} tag={segment.value.tag} again={segment.again} />
-}
+export const EditSegment = ({ id }: { id: string }) => (
+  <Opened title="Segment" of={useStored(() => exactly<Stored>(`/segments/${encodeURIComponent(id)}`), [id])}>
+    {edited => <Editor {...edited} />}
+  </Opened>
+)
 
-export const NewSegment = () => <Editor stored={null} tag="" again={null} />
+export const NewSegment = () => <Editor />
 
-const drafted = (stored: Stored | null) =>
+const drafted = (stored?: Stored) =>
   stored
     ? { name: stored.name, kind: stored.kind as string, filter: JSON.stringify(stored.filter, null, 2) }
     : { name: '', kind: 'live', filter: BLANK }
 
-function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; again: (() => Promise<Stored>) | null }) {
+function Editor({ stored, tag, again }: Partial<Edited<Stored>>) {
   const initial = drafted(stored)
   const [draft, change, forget, held] = useDraft(`segment.${stored?.id ?? 'new'}`, initial, tag)
+  const field = fields(draft, change)
   const [starts, setStarts] = useState(false)
   const [typed, setTyped] = useState('')
   const [contactId, setContact] = useState<string | null>(null)
-  const act = useAct()
-  const trying = useAct()
   const { found, problem } = useFound(draft.filter, contactId)
   const save = async () => {
     const body = { name: draft.name, kind: draft.kind, filter: filterOf(draft.filter) } as Schemas['WritableSegment']
@@ -211,18 +169,18 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
     const { id } = stored
     await settled(
       got(api.PATCH('/segments/{id}', { params: { path: { id }, query }, headers: { 'If-Match': held.tag }, body })),
-      async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft),
+      async () => same(drafted(await again()), draft),
     )
     if (forget(draft)) go(`/segments/${id}`)
     else await again()
   }
   return (
-    <Screen title={stored ? `Edit ${stored.name}` : 'New segment'} lead={stored && <code>{stored.id}</code>}>
+    <Screen title={stored ? `Edit ${stored.name}` : 'New segment'} id={stored?.id}>
       <Unsaved of={held} {...(stored ? {} : { label: 'Start over' })} />
       <div class="beside">
-        <Form act={act} label={stored ? 'Save' : 'Create segment'} submit={save}>
-          <Field label="Name" required value={draft.name} set={name => change({ name })} pointer="/name" />
-          <Field label="Type" value={draft.kind} set={kind => change({ kind })} options={KINDS} pointer="/kind" />
+        <Form label={stored ? 'Save' : 'Create segment'} submit={save}>
+          <Field label="Name" required {...field('name')} />
+          <Field label="Type" {...field('kind')} options={KINDS} />
           <FilterField
             text={draft.filter}
             set={filter => change({ filter })}
@@ -237,16 +195,9 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
         </Form>
         <Section title="Matching contacts">
           <FoundShown found={found} problem={problem} />
-          <Form act={trying} label="Test contact" submit={async () => setContact(await meant(typed))}>
+          <Form label="Test contact" submit={async () => setContact(await meant(typed))}>
             <First problem={problem}>
-              <Field
-                label="Contact"
-                required
-                value={typed}
-                set={setTyped}
-                pointer="/contactId"
-                hint="Email address, name or ID."
-              />
+              <Whom required value={typed} set={setTyped} />
             </First>
           </Form>
           {found?.contact && (

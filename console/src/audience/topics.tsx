@@ -1,11 +1,12 @@
 // Topics: subjects of marketing, to which contacts agree one by one.
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { api, byId, got, settled, tagged, type Schemas } from '../api'
-import { useAct, useDraft, useListed } from '../data'
+import { api, byId, got, tagged, type Schemas } from '../api'
+import { fields, useAct, useDraft, useListed, type Edited } from '../data'
 import { useCan } from '../me'
-import { MOST, Sought } from '../sought'
-import { Check, Confirm, Field, Form, Refused, Section, Several, Table, When } from '../ui'
-import { Unsaved } from '../unsaved'
+import { page } from '../names'
+import { Sought } from '../sought'
+import { Check, Confirm, Field, Form, Refused, Section, Several, Table, When, Press } from '../ui'
+import { Change } from '../unsaved'
 import { CHANNELS } from '../words'
 
 type Topic = Schemas['TopicShape']
@@ -22,56 +23,29 @@ const drafted = ({ name, description, channels, doubleOptIn, isDefault }: Topic)
 const written = (draft: Draft) => ({ ...draft, description: draft.description || null }) as Schemas['WritableTopic']
 
 function Fields({ draft, change, isNew }: { draft: Draft; change: (changes: Partial<Draft>) => void; isNew: boolean }) {
+  const field = fields(draft, change)
   return (
     <>
-      <Field
-        label="Name"
-        required
-        hint="Contacts see it on their preferences page."
-        value={draft.name}
-        set={name => change({ name })}
-        pointer="/name"
-      />
-      <Field
-        label="Description"
-        rows={2}
-        value={draft.description}
-        set={description => change({ description })}
-        pointer="/description"
-      />
-      <Several
-        label="Channels"
-        options={CHANNELS}
-        chosen={draft.channels}
-        set={channels => change({ channels })}
-        pointer="/channels"
-      />
-      <Check
-        label="Double opt-in: ask to confirm by a link"
-        value={draft.doubleOptIn}
-        set={doubleOptIn => change({ doubleOptIn })}
-        pointer="/doubleOptIn"
-      />
-      {isNew && (
-        <Check
-          label="Default: for marketing without a topic"
-          value={draft.isDefault}
-          set={isDefault => change({ isDefault })}
-          pointer="/isDefault"
-        />
-      )}
+      <Field label="Name" required hint="Contacts see it on their preferences page." {...field('name')} />
+      <Field label="Description" rows={2} {...field('description')} />
+      <Several label="Channels" options={CHANNELS} {...field('channels')} />
+      <Check label="Double opt-in: ask to confirm by a link" {...field('doubleOptIn')} />
+      {isNew && <Check label="Default: for marketing without a topic" {...field('isDefault')} />}
     </>
   )
 }
 
 export function Topics() {
-  const list = useListed(cursor => got(api.GET('/topics', { params: { query: { cursor, limit: MOST } } })), [])
+  const list = useListed(cursor => got(api.GET('/topics', { params: { query: page(cursor) } })), [])
   const [draft, change, forget] = useDraft('topic.new', EMPTY)
   const [changing, setChanging] = useState<{ value: Topic; tag: string } | null>(null)
-  const act = useAct()
   const opening = useAct()
   const may = useCan()('contacts:write')
-  const open = async (id: string) => setChanging(await tagged(api.GET('/topics/{id}', byId(id))))
+  const open = async (id: string) => {
+    const now = await tagged(api.GET('/topics/{id}', byId(id)))
+    setChanging(now)
+    return now.value
+  }
   return (
     <>
       <Refused problem={opening.problem} />
@@ -89,36 +63,32 @@ export function Topics() {
       >
         {found => (
           <Table<Topic>
-            caption="Topics"
+            what="topics"
             of={found}
-            id={each => each.id}
-            empty={<p>No topics yet: marketing goes to everyone who has not unsubscribed from the channel.</p>}
+            none="No topics yet: marketing goes to everyone who has not unsubscribed from the channel."
+            empty={may && 'Create one below to let contacts choose.'}
             columns={[
-              {
-                name: 'Name',
-                show: each => (
+              [
+                'Name',
+                each => (
                   <>
                     {each.name}
                     {each.isDefault && <span class="soft"> (default)</span>}
                   </>
                 ),
-              },
-              { name: 'Description', class: 'wide', show: each => each.description ?? '–' },
-              { name: 'Channels', show: each => each.channels.join(', ') },
-              { name: 'Double opt-in', show: each => (each.doubleOptIn ? 'yes' : 'no') },
-              { name: 'Updated', show: each => <When at={each.updatedAt} /> },
-              {
-                name: 'Actions',
-                show: each =>
+              ],
+              ['Description', each => each.description ?? '–', 'wide'],
+              ['Channels', each => each.channels.join(', ')],
+              ['Double opt-in', each => (each.doubleOptIn ? 'yes' : 'no')],
+              ['Updated', each => <When at={each.updatedAt} />],
+              [
+                'Actions',
+                each =>
                   may && (
                     <span class="actions">
-                      <button
-                        type="button"
-                        disabled={opening.busy}
-                        onClick={() => void opening.run(() => open(each.id))}
-                      >
+                      <Press act={opening} work={() => open(each.id)}>
                         Edit
-                      </button>
+                      </Press>
                       <Confirm
                         label="Delete"
                         danger
@@ -136,7 +106,7 @@ export function Topics() {
                       </Confirm>
                     </span>
                   ),
-              },
+              ],
             ]}
           />
         )}
@@ -145,8 +115,7 @@ export function Topics() {
         (changing ? (
           <ChangeTopic
             key={changing.value.id}
-            of={changing}
-            again={() => open(changing.value.id)}
+            of={{ stored: changing.value, tag: changing.tag, again: () => open(changing.value.id) }}
             done={() => {
               setChanging(null)
               void list.reload()
@@ -155,7 +124,6 @@ export function Topics() {
         ) : (
           <Section title="New topic">
             <Form
-              act={act}
               label="Create topic"
               submit={async () => {
                 await got(api.POST('/topics', { body: written(draft) }))
@@ -171,53 +139,22 @@ export function Topics() {
   )
 }
 
-function ChangeTopic({
-  of: { value, tag },
-  again,
-  done,
-}: {
-  of: { value: Topic; tag: string }
-  again: () => Promise<void>
-  done: () => void
-}) {
-  const [draft, change, forget, held] = useDraft(`topic.${value.id}`, drafted(value), tag)
-  const act = useAct()
-  const path = byId(value.id)
+function ChangeTopic({ of, done }: { of: Edited<Topic>; done: () => void }) {
+  const { id, name } = of.stored
   const form = useRef<HTMLDivElement>(null)
   useEffect(() => form.current?.querySelector('input')?.focus(), [])
   return (
     <div ref={form}>
-      <Section title={`Edit ${value.name}`}>
-        <Form
-          act={act}
-          label="Save"
-          extra={
-            <button
-              type="button"
-              onClick={() => {
-                forget()
-                done()
-              }}
-            >
-              Cancel
-            </button>
-          }
-          submit={async () => {
-            await settled(
-              got(api.PATCH('/topics/{id}', { ...path, headers: { 'If-Match': held.tag }, body: written(draft) })),
-              async () => {
-                const now = await got(api.GET('/topics/{id}', path))
-                await again()
-                return JSON.stringify(drafted(now)) === JSON.stringify(draft)
-              },
-            )
-            if (forget(draft)) done()
-            else await again()
-          }}
+      <Section title={`Edit ${name}`}>
+        <Change
+          name={`topic.${id}`}
+          of={of}
+          drafted={drafted}
+          save={(draft, headers) => got(api.PATCH('/topics/{id}', { ...byId(id), headers, body: written(draft) }))}
+          done={done}
         >
-          <Unsaved of={held} />
-          <Fields draft={draft} change={change} isNew={false} />
-        </Form>
+          {(draft, change) => <Fields draft={draft} change={change} isNew={false} />}
+        </Change>
       </Section>
     </div>
   )

@@ -1,6 +1,6 @@
 // The cases of a flow: a simulation that is kept with what must come of it, and what comes of each now.
 import { useState } from 'preact/hooks'
-import { api, byId, exactly, got, raw, type Schemas } from '../api'
+import { api, byId, exactly, got, raw, sent, type Schemas } from '../api'
 import { useAct, useDraft, useLoaded } from '../data'
 import { useCan } from '../me'
 import type { Kind } from '../names'
@@ -10,12 +10,6 @@ import type { Json } from './model'
 
 export type Case = Schemas['Case']
 type Result = Schemas['CaseResult']
-
-const sent = (method: string, body: object) => ({
-  method,
-  headers: { 'Content-Type': 'application/json' },
-  body: JSON.stringify(body),
-})
 
 /** The name is in the path, where no pointer of the API leads. */
 const misnamed = (message: string) => new Refusal(422, 'invalid', message, [{ pointer: '/name', message }])
@@ -30,8 +24,8 @@ async function keep(path: string, asked: Json, kept: string, isKnown: boolean): 
   ).value
   if (!answer.case) throw new Refusal(409, 'conflict', 'It can no longer run like this: simulate it again.')
   try {
-    const put = sent('PUT', { given: answer.case.input, expect: answer.case.expected })
-    await raw(kept, isKnown ? put : { ...put, headers: { ...put.headers, 'If-None-Match': '*' } })
+    const body = { given: answer.case.input, expect: answer.case.expected }
+    await raw(kept, sent('PUT', body, isKnown ? {} : { 'If-None-Match': '*' }))
   } catch (error) {
     if (error instanceof Refusal && error.status === 422 && !error.errors.length) throw misnamed(error.message)
     throw error
@@ -60,7 +54,6 @@ export function Cases({
   const list = useLoaded(async () => (await exactly<{ data: Case[] }>(`/${of}/${id}/cases`)).value.data, [of, id])
   const [{ name }, change, forget] = useDraft(`case.${id}`, { name: '' })
   const [results, setResults] = useState<Result[] | null>(null)
-  const saving = useAct()
   const running = useAct()
   const may = useCan()(`${of}:write`)
   const rows = list.value ?? []
@@ -77,7 +70,7 @@ export function Cases({
       title="Cases"
       actions={
         rows.length > 0 && (
-          <Button class="small" disabled={running.busy} onClick={() => void run()}>
+          <Button small disabled={running.busy} onClick={() => void run()}>
             Run cases
           </Button>
         )
@@ -85,7 +78,6 @@ export function Cases({
     >
       {may && asked && (
         <Form
-          act={saving}
           label={isKnown ? 'Replace case' : 'Save as case'}
           submit={async () => {
             if (name.includes('/')) throw misnamed('A name cannot have a slash.')

@@ -6,7 +6,7 @@ import { OPERATORS } from '../words'
 import { useErrors } from '../errors'
 import { Length } from '../lengths'
 import { TAGS } from '../names'
-import { Field, Several } from '../ui'
+import { Button, Field, Several } from '../ui'
 import { Typed, shown, textOf, typed, type Asked, type Control } from './form'
 import { pointer, type Json } from './model'
 
@@ -33,21 +33,20 @@ export const isShown = (value: unknown): boolean =>
 
 export function ConditionField(control: Control & { label: string }) {
   const { label, value, set, place } = control,
-    isMissing = value === undefined || value === null
+    isMissing = value == null
   const { marks, below } = useErrors(isMissing ? pointer(place) : undefined)
   if (isMissing)
     return (
       <>
         <p class="buttons">
-          <button
-            type="button"
-            class="small"
+          <Button
+            small
             data-invalid={marks['aria-invalid'] || undefined}
             aria-describedby={marks['aria-describedby']}
             onClick={() => set({ path: '', op: 'eq', value: '' })}
           >
             {label}: add condition
-          </button>
+          </Button>
         </p>
         {below}
       </>
@@ -57,9 +56,9 @@ export function ConditionField(control: Control & { label: string }) {
       <legend>{label}</legend>
       <Condition {...control} />
       <p class="buttons">
-        <button type="button" class="small" onClick={() => set(undefined)}>
+        <Button small onClick={() => set(undefined)}>
           Remove condition
-        </button>
+        </Button>
       </p>
     </fieldset>
   )
@@ -127,26 +126,24 @@ export function Condition({ place, value, set, of }: Asked) {
                 />
                 {way !== 'not' && all.length > 1 && (
                   <p class="buttons">
-                    <button
-                      type="button"
+                    <Button
                       class="small danger"
                       onClick={() => set({ [way]: all.filter((_, here) => here !== index) })}
                     >
                       Remove
-                    </button>
+                    </Button>
                   </p>
                 )}
               </fieldset>
             ))}
       {(way === 'all' || way === 'any') && (
         <p class="buttons">
-          <button
-            type="button"
-            class="small"
+          <Button
+            small
             onClick={() => set({ [way]: [...(condition[way] as unknown[]), { path: '', op: 'eq', value: '' }] })}
           >
             Add condition
-          </button>
+          </Button>
         </p>
       )}
     </div>
@@ -223,7 +220,7 @@ export function Comparison({
         <Several
           {...shared}
           options={Object.fromEntries([...values, ...others])}
-          chosen={all.map(shown)}
+          value={all.map(shown)}
           set={chosen => change(chosen.map(typed))}
         />
       ) : values ? (

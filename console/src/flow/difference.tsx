@@ -1,20 +1,10 @@
 // What became of one definition in another, in words.
+import { Changes } from '../ui'
 import { KINDS } from '../words'
 import type { Difference } from './model'
 import { words } from './form'
 
-const value = (one: unknown) =>
-  one == null || one === '' ? <i>nothing</i> : typeof one === 'string' ? one : JSON.stringify(one)
-
-export const Members = ({ of }: { of: Record<string, unknown[]> }) => (
-  <ul class="plain">
-    {Object.entries(of).map(([name, [before, after]]) => (
-      <li key={name}>
-        {words(name)}: <del>{value(before)}</del> → <ins>{value(after)}</ins>
-      </li>
-    ))}
-  </ul>
-)
+export const Members = ({ of }: { of: Record<string, unknown[]> }) => <Changes of={of} name={words} />
 
 export function DifferenceShown({ of }: { of: Difference }) {
   const { trigger, nodes, edges } = of

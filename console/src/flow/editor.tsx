@@ -1,17 +1,17 @@
 // The flow editor: a canvas, a palette, a form for what is selected, and what the check finds while one types.
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
-import { asRefusal, useLoaded } from '../data'
+import { asRefusal, Once, once, useLoaded } from '../data'
 import { isNumber, isObject, same, textOf } from '../exact'
 import { useCan } from '../me'
 import { Later } from '../later'
 import { spelled } from '../lengths'
 import { useTemplateNames, type Kind } from '../names'
-import { Errors, toFirst, unplaced } from '../errors'
+import { Errors, errorsIn, refusalOf, toFirst, unplaced } from '../errors'
 import { KINDS, occasion } from '../words'
-import { Button, Confirm, Field, Refused, Screen, Shown, Status, plural } from '../ui'
+import { Button, Confirm, Field, Refused, Screen, Shown, Status, Views, plural } from '../ui'
 import { FlowTabs, underWay } from '../screens/flows'
 import { Canvas, NOTHING, type Played, type Shown as Look } from './canvas'
-import { refusalOf, words, type Finding } from './form'
+import { words, type Finding } from './form'
 import { Inspector } from './inspector'
 import { readFlow, type Definition, type Stored } from './kept'
 import { useKeys } from './keys'
@@ -43,6 +43,7 @@ const comparing = () => import('./changed')
 export function FlowEditor({ of, id }: { of: Kind; id: string }) {
   const stored = useLoaded(() => readFlow(of, id), [of, id])
   const all = useLoaded(kinds, [])
+  const reading = useMemo(once, [])
   const names = useTemplateNames(
     [...JSON.stringify(stored.value?.value ?? null).matchAll(/"templateId":"([^"]+)"/g)].map(([, id]) => id!),
   )
@@ -52,7 +53,11 @@ export function FlowEditor({ of, id }: { of: Kind; id: string }) {
         {stored.value ? <Shown of={all}>{() => null}</Shown> : <Shown of={stored}>{() => null}</Shown>}
       </Screen>
     )
-  return <Editor of={of} id={id} stored={stored.value} all={all.value} names={names} />
+  return (
+    <Once.Provider value={reading}>
+      <Editor of={of} id={id} stored={stored.value} all={all.value} names={names} />
+    </Once.Provider>
+  )
 }
 
 // --- the screen -------------------------------------------------------------------------------------
@@ -207,7 +212,7 @@ function Editor({
   const shown = useCallback(
     (each: Card): Look => {
       const found = marks.get(each.id) ?? []
-      const errors = found.filter(one => one.severity === 'error').length
+      const errors = errorsIn(found).length
       const count = base.value.stats.nodes[each.id]
       return {
         title: KINDS[each.kind] ?? words(each.kind),
@@ -220,7 +225,7 @@ function Editor({
     },
     [marks, names, base, play],
   )
-  const errors = check.findings.filter(each => each.severity === 'error').length
+  const errors = errorsIn(check.findings).length
   const here = `/flows/${of}/${id}`
   const state = base.value.state
   return (
@@ -350,14 +355,7 @@ function Editor({
           />
         </div>
         <div class="side" ref={inspector}>
-          <div class="views" role="group" aria-label="Beside the canvas">
-            <Button aria-pressed={panel === 'step'} onClick={() => setPanel('step')}>
-              Form
-            </Button>
-            <Button aria-pressed={panel === 'simulate'} onClick={() => setPanel('simulate')}>
-              Simulate
-            </Button>
-          </div>
+          <Views label="Beside the canvas" of={{ step: 'Form', simulate: 'Simulate' }} value={panel} set={setPanel} />
           {panel === 'simulate' ? (
             <Later
               load={simulating}

@@ -2,7 +2,6 @@
 import { useEffect, useState } from 'preact/hooks'
 import type { Listed } from '../data'
 import { EVENTS, FIELDS, TAGS, useFlowChoice, useSegments, useTemplates, useTopics, type Kind } from '../names'
-import { Refusal } from '../session'
 import { useErrors } from '../errors'
 import { Button, Check, Field, Link, Several } from '../ui'
 import { Length } from '../lengths'
@@ -56,16 +55,8 @@ export function words(name: string): string {
   return spaced.charAt(0).toUpperCase() + spaced.slice(1)
 }
 
-/** The errors as a form shows them, at their pointers. */
-export const refusalOf = (findings: readonly Finding[]) =>
-  new Refusal(
-    0,
-    '',
-    '',
-    findings.filter(each => each.severity === 'error'),
-  )
-
-const said = (text: string) =>
+/** A description, whose code stands between backquotes. */
+export const said = (text: string) =>
   text.split('`').map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))
 
 /** The description of a member, and the warnings about it, or about its place alone. */
@@ -89,6 +80,9 @@ function Hint({ schema, at, of, isWhole = true }: { schema: Schema; at: string; 
 const LENGTHS = new Set(['duration', 'timeout', 'after', 'window', 'graceWindow'])
 /** The lists that propose what is in use, by name or pointer. */
 const PROPOSED: Record<string, string> = { tag: TAGS, event: EVENTS, '/trigger/name': EVENTS, metadataField: FIELDS }
+/** What else than an address a contact may begin with. */
+export const DEFAULTS = ['firstName', 'lastName', 'timezone', 'locale'] as const
+export const SETTABLE = 'settable' // the list that proposes what a step can set
 const ROWS: Record<string, number> = { html: 10, text: 6, reason: 2, detail: 2 }
 
 /** All members of an object, in the order of its schema. */
@@ -123,7 +117,7 @@ function Member({ name, raw, place, value, set, of }: Omit<Control, 'schema'> & 
   if (isCondition(schema)) return <ConditionField {...control} label={label} />
   if (name in PICKED) return <Picked {...control} name={name} label={label} />
   if (name === 'content') return <Content {...control} />
-  if (LENGTHS.has(name) && (typeof value === 'string' || value === undefined || value === null))
+  if (LENGTHS.has(name) && (typeof value === 'string' || value == null))
     return <Length {...shared} value={value ?? ''} set={text => set(text || undefined)} />
   if (schema.enum) {
     const none = value === undefined || value === '' || value === null
@@ -154,7 +148,7 @@ function Member({ name, raw, place, value, set, of }: Omit<Control, 'schema'> & 
       <Several
         {...shared}
         options={Object.fromEntries(schema.items.enum.map(one => [String(one), String(one)]))}
-        chosen={Array.isArray(value) ? value : []}
+        value={Array.isArray(value) ? value : []}
         set={chosen => set(chosen.length ? chosen : undefined)}
       />
     )
@@ -225,10 +219,10 @@ function Items({ place, schema, value, set, of, label, name }: Control & { label
             of={of}
           />
           <p class="buttons">
-            <Button class="small" disabled={index === 0} onClick={() => shift(index, -1)}>
+            <Button small disabled={index === 0} onClick={() => shift(index, -1)}>
               Up
             </Button>
-            <Button class="small" disabled={index === items.length - 1} onClick={() => shift(index, 1)}>
+            <Button small disabled={index === items.length - 1} onClick={() => shift(index, 1)}>
               Down
             </Button>
             <Button class="small danger" onClick={() => set(items.filter((_, at) => at !== index))}>
@@ -238,7 +232,7 @@ function Items({ place, schema, value, set, of, label, name }: Control & { label
         </Group>
       ))}
       <p class="buttons">
-        <Button class="small" onClick={() => set([...items, name === 'variants' ? { weight: 50 } : {}])}>
+        <Button small onClick={() => set([...items, name === 'variants' ? { weight: 50 } : {}])}>
           Add {one}
         </Button>
       </p>
@@ -260,6 +254,7 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
   const texts = typeof schema.additionalProperties === 'object' && schema.additionalProperties.type === 'string'
   const stored = Object.entries(isObject(value) ? value : {})
   const [more, setMore] = useState<[string, string][]>([])
+  const list = place.at(-1) === 'set' ? SETTABLE : undefined
   const whole = (pairs: [string, unknown][]) => set(pairs.length ? Object.fromEntries(pairs) : undefined)
   const isDeep = (value != null && !isObject(value)) || stored.some(([, one]) => isObject(one) || Array.isArray(one))
   if (isDeep) return <JsonField {...{ place, schema, value, set, of, label }} />
@@ -269,6 +264,7 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
         <div class="pairs" key={index}>
           <input
             aria-label={`${label}: name ${index + 1}`}
+            list={list}
             value={name}
             onChange={event => {
               const to = event.currentTarget.value.trim()
@@ -287,11 +283,7 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
               whole(stored.map(([old, kept], at) => [old, at === index ? (texts ? text : typed(text)) : kept]))
             }
           />
-          <Button
-            class="small"
-            aria-label={`Remove ${name}`}
-            onClick={() => whole(stored.filter((_, at) => at !== index))}
-          >
+          <Button small aria-label={`Remove ${name}`} onClick={() => whole(stored.filter((_, at) => at !== index))}>
             ✕
           </Button>
         </div>
@@ -308,6 +300,7 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
         >
           <input
             aria-label={`${label}: new name`}
+            list={list}
             value={name}
             placeholder="name"
             onInput={event => {
@@ -327,7 +320,7 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
         </div>
       ))}
       <p class="buttons">
-        <Button class="small" onClick={() => setMore([...more, ['', '']])}>
+        <Button small onClick={() => setMore([...more, ['', '']])}>
           Add one
         </Button>
       </p>
@@ -411,10 +404,10 @@ export function JsonField({ place, schema, value, set, of, label }: Control & { 
 function Content({ place, schema, value, set, of }: Control) {
   const channel = of.channel ?? ''
   const own = of.all.defs[`${channel.charAt(0).toUpperCase()}${channel.slice(1)}InlineContent`] ?? schema
-  if (value === undefined || value === null)
+  if (value == null)
     return (
       <p class="buttons">
-        <Button class="small" onClick={() => set({})}>
+        <Button small onClick={() => set({})}>
           Write content instead of a template
         </Button>
       </p>
@@ -423,7 +416,7 @@ function Content({ place, schema, value, set, of }: Control) {
     <Group label="Content" schema={{}} place={place} of={of}>
       <Members place={place} schema={own} value={value} set={set} of={of} />
       <p class="buttons">
-        <Button class="small" onClick={() => set(undefined)}>
+        <Button small onClick={() => set(undefined)}>
           Use a template instead
         </Button>
       </p>

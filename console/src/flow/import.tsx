@@ -1,13 +1,13 @@
 // A flow from a file: tried without changing anything, then brought in as it was tried.
 import { useRef, useState } from 'preact/hooks'
-import { exactly, type Schemas } from '../api'
-import { useAct, useDraft } from '../data'
+import { exactly, sent, type Schemas } from '../api'
+import { fields, useAct, useDraft } from '../data'
 import { Errors, First, moved, toFirst } from '../errors'
 import { isObject, objectOf, same } from '../exact'
 import { go } from '../router'
 import { flowPath } from '../screens/flows'
 import { Refusal } from '../session'
-import { Button, Check, Facts, Field, JsonText, Rest, Screen, Section, Status } from '../ui'
+import { Button, Check, Facts, Field, Findings, JsonText, Rest, Screen, Section, Status } from '../ui'
 import { Unsaved } from '../unsaved'
 import { Changed } from './changed'
 import type { Json } from './model'
@@ -86,19 +86,13 @@ export function ImportFlow() {
     change(changes)
   }
   const send = async (mode: 'dry_run' | 'update', headers: Record<string, string> = {}) => {
-    const body = JSON.stringify({
+    const body = {
       file: objectOf(draft.text, FILE),
       mode,
       activate: draft.activate,
       ...(secret && isSigned(draft.text) ? { signingSecret: secret } : {}),
-    })
-    return (
-      await exactly<Imported>('/definitions/import', {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json', ...headers },
-        body,
-      })
-    ).value
+    }
+    return (await exactly<Imported>('/definitions/import', sent('POST', body, headers))).value
   }
   const tried = () => act.run(async () => setPlan(await send('dry_run')))
   /** Only what was tried: nothing is changed that somebody changed since. */
@@ -201,12 +195,7 @@ export function ImportFlow() {
               hint="Senders sign with it; it is in no file. Empty: the current one, else the flow stays a draft."
             />
           )}
-          <Check
-            label="Activate it if nothing prevents it"
-            value={draft.activate}
-            set={activate => set({ activate })}
-            pointer="/activate"
-          />
+          <Check label="Activate it if nothing prevents it" {...fields(draft, set)('activate')} />
           <Rest />
         </Errors>
         <p class="buttons">
@@ -215,7 +204,8 @@ export function ImportFlow() {
           </Button>
           <Button disabled={!plan || act.busy} onClick={() => void (plan && done(plan).then(toWrong))}>
             Import now
-          </Button>
+          </Button>{' '}
+          {!plan && <span class="hint">after the preview</span>}
         </p>
       </div>
       {plan && <Plan of={plan} {...place} />}
@@ -268,13 +258,7 @@ function Plan({ of, ...place }: Place & { of: Imported }) {
       {of.findings.length > 0 && (
         <>
           <h3>Findings</h3>
-          <ul class="plain">
-            {of.findings.map((one, index) => (
-              <li key={index}>
-                <Status value={one.severity} /> <At pointer={DEFINITION + one.pointer} {...place} /> {one.message}
-              </li>
-            ))}
-          </ul>
+          <Findings of={of.findings} at={one => <At pointer={DEFINITION + one.pointer} {...place} />} />
         </>
       )}
       {of.templates.length > 0 && (

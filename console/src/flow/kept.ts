@@ -1,5 +1,5 @@
 // A flow with all its digits, and what is drawn of it until it is saved: kept in the tab.
-import { exactly, type Schemas } from '../api'
+import { exactly, sent, type Schemas } from '../api'
 import type { Kind } from '../names'
 import { go } from '../router'
 import { isObject } from '../exact'
@@ -23,11 +23,7 @@ export const readFlow = (of: Kind, id: string) => exactly<Definition>(`/${of}/${
 export const readVersion = (of: Kind, id: string, version: number) =>
   exactly<Definition>(`/${of}/${encodeURIComponent(id)}/versions/${version}`)
 export const changeFlow = (of: Kind, id: string, tag: string, body: object) =>
-  exactly<Definition>(`/${of}/${encodeURIComponent(id)}`, {
-    method: 'PATCH',
-    headers: { 'Content-Type': 'application/json', 'If-Match': tag },
-    body: JSON.stringify(body),
-  })
+  exactly<Definition>(`/${of}/${encodeURIComponent(id)}`, sent('PATCH', body, { 'If-Match': tag }))
 
 const MASK = '••••' // of the service: whoever saves it keeps what is stored, and is refused where nothing is
 const HUMP = /(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])/g

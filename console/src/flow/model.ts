@@ -50,7 +50,7 @@ const READ_ONLY = ['webhookUrl', 'signingSecretSet', 'signingSecretLast4']
 const listed = (value: unknown): Json[] => (Array.isArray(value) ? value.filter(isObject) : [])
 /** Whatever stands where a name belongs, as text. */
 const named = (value: unknown) => textOf(value ?? null)
-const isBlank = (value: unknown) => value === undefined || value === null || value === ''
+const isBlank = (value: unknown) => value == null || value === ''
 
 /** What is stored, as it is edited: the trigger in one place, and nothing that cannot be written. */
 export function docOf(stored: {

@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks'
 import { Length } from '../lengths'
 import { FIELDS } from '../names'
 import { Check, Field, Several, Zones, ZONES } from '../ui'
+import { DAYS } from '../words'
 import { put, type Json } from './model'
 
 interface Asked {
@@ -131,7 +132,6 @@ function Zone({ ofContact = false, ...asked }: Asked & { ofContact?: boolean }) 
 
 // --- schedules --------------------------------------------------------------------------------------
 
-const DAYS = Object.fromEntries(['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'].map(day => [day, day]))
 const SIMPLE =
   /^(\d{1,2}) (\d{1,2}) (\*|\d{1,2}) \* (\*|(?:mon|tue|wed|thu|fri|sat|sun)(?:,(?:mon|tue|wed|thu|fri|sat|sun))*|)$/
 const WAYS = [
@@ -193,7 +193,7 @@ export function Schedule(asked: Asked) {
           label="Days of the week"
           hint={simple.days ? '' : 'Choose at least one.'}
           options={DAYS}
-          chosen={simple.days.split(',')}
+          value={simple.days.split(',')}
           set={days => by(cronOf(time, '*', days.join()))}
           pointer="/trigger/cron"
         />

@@ -1,6 +1,6 @@
 // Beside and below the canvas: what can be added, what is there, and what the check found.
 import { KINDS } from '../words'
-import { Button, Section, Status } from '../ui'
+import { Button, Findings as Found, Section } from '../ui'
 import { words, type Finding } from './form'
 import { TRIGGER, type Kinds } from './kinds'
 import type { Card, Exit } from './model'
@@ -96,25 +96,25 @@ export function Findings({
     <Section title="Findings">
       {problem && <p class="soft">Not checked: {problem.message}</p>}
       {findings.length ? (
-        <ul class="plain found">
-          {findings.slice(0, MOST).map(each => {
-            const about = locate(each.pointer)
-            return (
-              <li key={each.code + each.pointer + each.message}>
-                <Status value={each.severity} />{' '}
-                {about ? (
+        <>
+          <Found
+            of={findings.slice(0, MOST)}
+            at={({ pointer }) => {
+              const about = locate(pointer)
+              return about ? (
+                <>
                   <Button class="plain" onClick={() => focus([about.id])}>
                     {about.kind === TRIGGER ? 'the trigger' : about.id}
                   </Button>
-                ) : (
-                  <code>{each.pointer}</code>
-                )}
-                : {each.message}
-              </li>
-            )
-          })}
-          {findings.length > MOST && <li class="soft">and {findings.length - MOST} more</li>}
-        </ul>
+                  :
+                </>
+              ) : (
+                <code>{pointer}</code>
+              )
+            }}
+          />
+          {findings.length > MOST && <p class="soft">and {findings.length - MOST} more</p>}
+        </>
       ) : (
         !problem && <p class="empty">{isNew ? 'No findings: the flow can be activated.' : 'Checking…'}</p>
       )}

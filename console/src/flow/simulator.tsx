@@ -1,15 +1,15 @@
 // The simulator: a request that came or is written here, played on the canvas along a virtual clock.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
-import { api, byId, exactly, got, type Schemas } from '../api'
-import { useAct, useDraft, useLoaded } from '../data'
+import { api, byId, exactly, got, sent, type Schemas } from '../api'
+import { fields, useAct, useDraft, useLoaded } from '../data'
 import { local } from '../days'
-import { moved } from '../errors'
+import { errorsIn, moved } from '../errors'
 import { objectOf, parse, textOf } from '../exact'
-import { meant, type Kind } from '../names'
+import { meant, Whom, type Kind } from '../names'
 import { Preview } from '../preview'
 import { Refusal } from '../session'
 import { useCan } from '../me'
-import { Button, clock, Field, Form, Json as Tree, JsonText, Status } from '../ui'
+import { Button, Changes, clock, Field, Form, Json as Tree, JsonText, Status } from '../ui'
 import { Approved } from '../screens/messages'
 import { Decision, Passed, Why } from '../screens/runs'
 import { NOTHING, linkKey, type Played } from './canvas'
@@ -103,12 +103,12 @@ export function Simulator({
   pick: (id: string) => void
 }) {
   const [draft, change] = useDraft(`simulate.${id}`, { trigger: event(doc), contact: '', startAt: '', more: '' })
+  const field = fields(draft, change)
   const [trace, setTrace] = useState<Trace | null>(null)
   const [simulated, setSimulated] = useState('')
   const [asked, setAsked] = useState<{ path: string; body: Json } | null>(null)
   const [frame, setFrame] = useState(0)
   const [running, setRunning] = useState(false)
-  const act = useAct()
   const top = useRef<HTMLDivElement>(null)
   const last = trace?.steps.length ?? 0
   const mails = trace?.steps.filter(step => step.message).length ?? 0
@@ -136,11 +136,7 @@ export function Simulator({
       : {}
     const path = isChanged ? `/${of}/simulate?id=${id}` : `/${of}/${id}/simulate`
     const body = { ...given, ...definition }
-    const { value: answer } = await exactly<Trace>(path, {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify(body),
-    })
+    const { value: answer } = await exactly<Trace>(path, sent('POST', body))
     setAsked(answer.end && { path, body: { ...body, startAt: answer.startAt } })
     setSimulated(walked(doc))
     setTrace(answer)
@@ -170,13 +166,11 @@ export function Simulator({
           <div class="refused" role="alert">
             <p>It cannot run like this:</p>
             <ul>
-              {trace.findings
-                .filter(each => each.severity === 'error')
-                .map(each => (
-                  <li key={each.pointer + each.code}>
-                    <code>{each.pointer}</code> {each.message}
-                  </li>
-                ))}
+              {errorsIn(trace.findings).map(each => (
+                <li key={each.pointer + each.code}>
+                  <code>{each.pointer}</code> {each.message}
+                </li>
+              ))}
             </ul>
           </div>
         ) : (
@@ -198,7 +192,7 @@ export function Simulator({
             </label>
             <p class="buttons">
               <Button
-                class="small"
+                small
                 onClick={() => {
                   if (frame >= last) setFrame(0)
                   setRunning(!running)
@@ -206,10 +200,10 @@ export function Simulator({
               >
                 {running ? 'Stop' : 'Play'}
               </Button>
-              <Button class="small" disabled={frame === 0} onClick={() => setFrame(frame - 1)}>
+              <Button small disabled={frame === 0} onClick={() => setFrame(frame - 1)}>
                 Back
               </Button>
-              <Button class="small" disabled={frame >= last} onClick={() => setFrame(frame + 1)}>
+              <Button small disabled={frame >= last} onClick={() => setFrame(frame + 1)}>
                 Forward
               </Button>
               <span class="soft">{spoken(trace, frame)}</span>
@@ -223,23 +217,11 @@ export function Simulator({
         ))}
       <details class="given" open={!trace} key={trace ? 'after' : 'before'}>
         <summary>{trace ? 'Edit input' : 'Input'}</summary>
-        <Form act={act} label="Simulate" submit={() => simulate().catch(refused)}>
+        <Form label="Simulate" submit={() => simulate().catch(refused)}>
           <p class="hint">Nothing is written or sent. Time is virtual, so waits end at once.</p>
           <Recorded of={of} id={id} pick={trigger => change({ trigger })} />
-          <JsonText
-            label="Event (JSON)"
-            rows={7}
-            value={draft.trigger}
-            set={trigger => change({ trigger })}
-            pointer="/trigger"
-          />
-          <Field
-            label="Contact"
-            value={draft.contact}
-            set={contact => change({ contact })}
-            pointer="/contactId"
-            hint="Email address, name or ID. Empty: whom the event is about or would create."
-          />
+          <JsonText label="Event (JSON)" rows={7} {...field('trigger')} />
+          <Whom {...field('contact')} hint="Empty: whom the event is about or would create." />
           <Field
             label="Start at"
             type="datetime-local"
@@ -251,9 +233,7 @@ export function Simulator({
           <JsonText
             label="What else happens (JSON)"
             rows={3}
-            value={draft.more}
-            set={more => change({ more })}
-            pointer="/more"
+            {...field('more')}
             hint={
               <>
                 Such as <code>{'{"events": [{"at": "P1D", "name": "paid"}], "outcomes": {"welcome": "failed"}}'}</code>,
@@ -344,15 +324,7 @@ function Simulated({
           )}
         </div>
       )}
-      {step.changes && (
-        <ul class="plain">
-          {Object.entries(step.changes).map(([name, [before, after]]) => (
-            <li key={name}>
-              {name}: <del>{JSON.stringify(before ?? null)}</del> → <ins>{JSON.stringify(after ?? null)}</ins>
-            </li>
-          ))}
-        </ul>
-      )}
+      {step.changes && <Changes of={step.changes} />}
       {step.kind === 'http_request' && step.output && <Tree value={step.output} name="output" open={false} />}
     </li>
   )

@@ -3,7 +3,7 @@ import { useRef } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
 import { handOver, useAct, useDraft } from '../data'
 import { go } from '../router'
-import { Button, Field, Form, Refused, Screen, Section } from '../ui'
+import { Field, Form, Refused, Screen, Section, Press } from '../ui'
 import { parse } from '../exact'
 import { EXAMPLES, type Example } from './examples'
 
@@ -47,8 +47,7 @@ async function make(example: Example, made: Map<unknown, string>) {
 
 export function NewFlow() {
   const [{ name, shape }, change, forget] = useDraft('flow.new', { name: '', shape: 'workflows' })
-  const act = useAct(),
-    making = useAct()
+  const making = useAct()
   const made = useRef(new Map<unknown, string>())
   const empty = async () => {
     const trigger = {
@@ -72,17 +71,17 @@ export function NewFlow() {
         <ul class="plain examples">
           {EXAMPLES.map(each => (
             <li key={each.name}>
-              <Button disabled={making.busy} onClick={() => void making.run(() => make(each, made.current))}>
+              <Press act={making} work={() => make(each, made.current)}>
                 <b>{each.name}</b>
                 <span>{each.about}</span>
                 <span class="soft">{each.definition.graph ? 'a graph' : 'steps'}</span>
-              </Button>
+              </Press>
             </li>
           ))}
         </ul>
       </Section>
       <Section title="Empty">
-        <Form act={act} label="Create flow" submit={empty}>
+        <Form label="Create flow" submit={empty}>
           <div class="columns">
             <Field label="Name" required value={name} set={name => change({ name })} pointer="/name" />
             <Field

@@ -2,9 +2,9 @@
 import { api, exactly, got, type Schemas } from '../api'
 import { useListed, useLoaded } from '../data'
 import { useCan } from '../me'
-import type { Kind } from '../names'
+import { page, type Kind } from '../names'
 import { narrow, narrowed, useLocation } from '../router'
-import { MOST, Sought } from '../sought'
+import { Sought } from '../sought'
 import { SOURCES } from '../words'
 import { clock, Confirm, Field, Json, Link, Section, Shown, Table, When, plural } from '../ui'
 import { DifferenceShown } from './difference'
@@ -17,7 +17,7 @@ export function Versions({ of, id }: { of: Kind; id: string }) {
   const { query } = useLocation()
   const list = useListed<Schemas['VersionSummary']>(
     cursor => {
-      const asked = { params: { path: { id }, query: { cursor, limit: MOST } } }
+      const asked = { params: { path: { id }, query: page(cursor) } }
       return got(api.GET(`/${of}/{id}/versions`, asked))
     },
     [of, id],
@@ -37,18 +37,18 @@ export function Versions({ of, id }: { of: Kind; id: string }) {
       >
         {found => (
           <Table
-            caption="Versions, newest first"
+            what="versions"
             of={found}
             id={each => String(each.version)}
-            empty={<p>No versions yet: activating the flow creates the first.</p>}
+            empty="Activating the flow creates the first."
             columns={[
-              { name: 'Version', show: each => each.version },
-              { name: 'Since', show: each => <When at={each.createdAt} /> },
-              { name: 'Trigger', show: each => SOURCES[each.triggerSource] ?? each.triggerSource },
-              { name: 'Runs', show: each => (each.runs ? plural(each.runs, 'run') : 'none') },
-              {
-                name: 'Changes',
-                show: each =>
+              ['Version', each => each.version],
+              ['Since', each => <When at={each.createdAt} />],
+              ['Trigger', each => SOURCES[each.triggerSource] ?? each.triggerSource],
+              ['Runs', each => (each.runs ? plural(each.runs, 'run') : 'none')],
+              [
+                'Changes',
+                each =>
                   each.version > 1 ? (
                     <Link to={narrowed({ version: '', from: String(each.version - 1), to: String(each.version) })}>
                       since version {each.version - 1}
@@ -56,11 +56,8 @@ export function Versions({ of, id }: { of: Kind; id: string }) {
                   ) : (
                     'first version'
                   ),
-              },
-              {
-                name: 'Actions',
-                show: each => <Link to={narrowed({ version: String(each.version), from: '', to: '' })}>View</Link>,
-              },
+              ],
+              ['Actions', each => <Link to={narrowed({ version: String(each.version), from: '', to: '' })}>View</Link>],
             ]}
           />
         )}

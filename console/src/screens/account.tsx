@@ -1,16 +1,16 @@
 // Somebody's account: their address, their password, and their workspaces.
 import { useState } from 'preact/hooks'
 import { api, got } from '../api'
-import { useAct, useDraft, useListed } from '../data'
+import { fields, useAct, useDraft, useListed } from '../data'
 import { useMe } from '../me'
 import { switchTo } from '../session'
-import { Button, Facts, Field, Form, Refused, Section, Table, When } from '../ui'
+import { Facts, Field, Form, Refused, Section, Table, When, Press } from '../ui'
 
 export function Account() {
   const { user, reload } = useMe()
   const [draft, setDraft] = useState({ currentPassword: '', newPassword: '' })
+  const field = fields(draft, changes => setDraft({ ...draft, ...changes }))
   const [done, setDone] = useState('')
-  const act = useAct()
   const verifying = useAct()
   if (!user) return null
   return (
@@ -26,19 +26,17 @@ export function Account() {
             ) : (
               <>
                 no{' '}
-                <Button
-                  class="small"
-                  disabled={verifying.busy}
-                  onClick={() =>
-                    void verifying.run(async () => {
-                      await got(api.POST('/auth/email/verification'))
-                      setDone('An email with a link is on its way.')
-                      await reload()
-                    })
-                  }
+                <Press
+                  small
+                  act={verifying}
+                  work={async () => {
+                    await got(api.POST('/auth/email/verification'))
+                    setDone('An email with a link is on its way.')
+                    await reload()
+                  }}
                 >
                   Resend email
-                </Button>
+                </Press>
               </>
             ),
           ],
@@ -48,7 +46,6 @@ export function Account() {
       {done && <p role="status">{done}</p>}
       <Section title="Change password">
         <Form
-          act={act}
           label="Change password"
           submit={async () => {
             await got(api.PATCH('/auth/password', { body: draft }))
@@ -70,9 +67,7 @@ export function Account() {
             type="password"
             autocomplete="current-password"
             required
-            value={draft.currentPassword}
-            set={currentPassword => setDraft({ ...draft, currentPassword })}
-            pointer="/currentPassword"
+            {...field('currentPassword')}
           />
           <Field
             label="New password"
@@ -80,9 +75,7 @@ export function Account() {
             autocomplete="new-password"
             required
             hint="At least ten characters."
-            value={draft.newPassword}
-            set={newPassword => setDraft({ ...draft, newPassword })}
-            pointer="/newPassword"
+            {...field('newPassword')}
           />
         </Form>
       </Section>
@@ -98,35 +91,33 @@ function OwnWorkspaces() {
   )
   const { workspace } = useMe()
   const [draft, set, forget] = useDraft('workspace.new', { name: '' })
-  const act = useAct(),
-    going = useAct()
+  const field = fields(draft, set)
+  const going = useAct()
   return (
     <Section title="Your workspaces">
       <Refused problem={going.problem} />
       <Table
-        caption="Your workspaces, newest first"
+        what="workspaces"
         of={list}
-        id={each => each.id}
-        empty={<p>No workspaces yet. Create one below.</p>}
+        empty="Create one below."
         columns={[
-          { name: 'Name', show: each => each.name },
-          { name: 'Your role', show: each => each.role },
-          { name: 'Created', show: each => <When at={each.createdAt} /> },
-          {
-            name: 'Actions',
-            show: each =>
+          ['Name', each => each.name],
+          ['Your role', each => each.role],
+          ['Created', each => <When at={each.createdAt} />],
+          [
+            'Actions',
+            each =>
               each.id === workspace.id ? (
                 'current'
               ) : (
-                <Button disabled={going.busy} onClick={() => void going.run(() => switchTo(each.id))}>
+                <Press act={going} work={() => switchTo(each.id)}>
                   Switch
-                </Button>
+                </Press>
               ),
-          },
+          ],
         ]}
       />
       <Form
-        act={act}
         label="Create and switch"
         submit={async () => {
           const made = await got(api.POST('/workspaces', { body: { name: draft.name } }))
@@ -137,9 +128,7 @@ function OwnWorkspaces() {
         <Field
           label="Name of the new workspace"
           required
-          value={draft.name}
-          set={name => set({ name })}
-          pointer="/name"
+          {...field('name')}
           hint="Each workspace has its own contacts, flows and members. You will be the owner."
         />
       </Form>

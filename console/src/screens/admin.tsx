@@ -1,9 +1,9 @@
 // For super-admins: all workspaces, and what they may do about one.
 import { api, byId, got, settled, tagged, type Schemas } from '../api'
 import { useDraft, useListed, useLoaded } from '../data'
-import { Days, days } from '../days'
+import { Days } from '../days'
+import { useNarrowed } from '../lists'
 import { useMe } from '../me'
-import { useLocation } from '../router'
 import { AdminScreen, AnyAttempts, AnyAudit, AnyRuns, Health } from './installation'
 import {
   Choice,
@@ -25,55 +25,35 @@ type Workspace = Schemas['AdminWorkspace']
 const DEFAULT = '200 a day in the first seven days of an unpaid workspace, then no limit'
 const stateOf = (each: Workspace) => (each.deleted ? 'DELETED' : each.suspended ? 'SUSPENDED' : 'ACTIVE')
 
-function AllWorkspaces() {
-  const { query } = useLocation()
-  const q = query.get('q') ?? '',
-    suspended = query.get('suspended') ?? ''
-  const filters = {
-    q: q || undefined,
-    suspended: suspended ? suspended === 'true' : undefined,
-    ...days(query),
-    limit: 50,
-  }
-  const list = useListed(
-    cursor => got(api.GET('/admin/workspaces', { params: { query: { ...filters, cursor } } })),
-    [query.toString()],
-  )
-  return (
-    <AdminScreen tab="" lead="Everything on this installation. Only super-admins see this.">
-      <Filters>
-        <Search label="Search" name="q" value={q} placeholder="name starts with" />
-        <Choice
-          label="Suspended"
-          name="suspended"
-          value={suspended}
-          options={[
-            ['true', 'yes'],
-            ['false', 'no'],
-          ]}
-        />
-        <Days />
-      </Filters>
-      <Table
-        caption="Workspaces, newest first"
-        of={list}
-        id={each => each.id}
-        empty={
-          <p>
-            No workspaces match. <Link to="/admin">Show all</Link>
-          </p>
-        }
-        columns={[
-          { name: 'Name', show: each => <Link to={`/admin/${each.id}`}>{each.name}</Link> },
-          { name: 'State', show: each => <Status value={stateOf(each)} /> },
-          { name: 'Members', show: each => each.members.toLocaleString() },
-          { name: 'Daily limit', show: each => each.dailyLimit?.toLocaleString() ?? 'default' },
-          { name: 'Created', show: each => <When at={each.createdAt} /> },
+const AllWorkspaces = () => (
+  <AdminScreen tab="" lead="Everything on this installation. Only super-admins see this.">
+    <Filters>
+      <Search label="Search" name="q" placeholder="name starts with" />
+      <Choice
+        name="suspended"
+        options={[
+          ['true', 'yes'],
+          ['false', 'no'],
         ]}
       />
-    </AdminScreen>
-  )
-}
+      <Days />
+    </Filters>
+    <Table
+      what="workspaces"
+      of={useNarrowed('/admin/workspaces', asked => api.GET('/admin/workspaces', { params: { query: asked } }), [
+        'q',
+        'suspended',
+      ])}
+      columns={[
+        ['Name', each => <Link to={`/admin/${each.id}`}>{each.name}</Link>],
+        ['State', each => <Status value={stateOf(each)} />],
+        ['Members', each => each.members.toLocaleString()],
+        ['Daily limit', each => each.dailyLimit?.toLocaleString() ?? 'default'],
+        ['Created', each => <When at={each.createdAt} />],
+      ]}
+    />
+  </AdminScreen>
+)
 
 const PARTS: Record<string, () => preact.JSX.Element> = {
   '': AllWorkspaces,
@@ -94,18 +74,12 @@ function AnyWorkspace({ id }: { id: string }) {
   const found = useLoaded(() => tagged(api.GET('/admin/workspaces/{id}', path)), [id])
   const value = found.value?.value
   const isMine = useMe().workspace.id === id
-  const suspend = async () => {
-    await got(api.POST('/admin/workspaces/{id}/suspend', path))
-    await found.reload()
-  }
-  const resume = async () => {
-    await got(api.POST('/admin/workspaces/{id}/resume', path))
-    await found.reload()
-  }
+  const suspend = () => got(api.POST('/admin/workspaces/{id}/suspend', path)).then(found.reload)
+  const resume = () => got(api.POST('/admin/workspaces/{id}/resume', path)).then(found.reload)
   return (
     <Screen
       title={value?.name ?? 'Workspace'}
-      lead={<code>{id}</code>}
+      id={id}
       actions={
         value &&
         !value.deleted &&
@@ -127,9 +101,9 @@ function AnyWorkspace({ id }: { id: string }) {
       }
     >
       <p>
-        <Link to="/admin">All workspaces</Link>; this one’s <Link to={`/admin/runs?workspace=${id}`}>runs</Link>,{' '}
-        <Link to={`/admin/attempts?workspace=${id}`}>attempts</Link> and{' '}
-        <Link to={`/admin/audit?workspace=${id}`}>audit trail</Link>
+        <Link to="/admin">All workspaces</Link>; this one’s <Link to={`/admin/runs?workspaceId=${id}`}>runs</Link>,{' '}
+        <Link to={`/admin/attempts?workspaceId=${id}`}>attempts</Link> and{' '}
+        <Link to={`/admin/audit?workspaceId=${id}`}>audit trail</Link>
       </p>
       <Shown of={found}>
         {({ value, tag }) => (
@@ -202,15 +176,14 @@ function People({ workspaceId }: { workspaceId: string }) {
   return (
     <Section title="Members">
       <Table
-        caption="Members, newest first"
+        what="members"
         of={list}
-        id={each => each.id}
-        empty={<p>No members. They come by invitation.</p>}
+        empty="They come by invitation."
         columns={[
-          { name: 'Name', show: each => each.name },
-          { name: 'Email', show: each => each.email },
-          { name: 'Verified', show: each => (each.emailVerified ? 'yes' : 'no') },
-          { name: 'Workspaces', show: each => each.workspaces.toLocaleString() },
+          ['Name', each => each.name],
+          ['Email', each => each.email],
+          ['Verified', each => (each.emailVerified ? 'yes' : 'no')],
+          ['Workspaces', each => each.workspaces.toLocaleString()],
         ]}
       />
     </Section>

@@ -4,7 +4,7 @@ import { api, got, type Schemas } from '../api'
 import { useAct, useDraft, useLoaded } from '../data'
 import { useCan } from '../me'
 import { CHANNELS } from '../words'
-import { Button, Confirm, Field, Form, Refused, Section, Shown, Status } from '../ui'
+import { Button, Confirm, Field, Form, Refused, Section, Shown, Status, Press } from '../ui'
 
 export function Channels() {
   const ways = useLoaded(() => got(api.GET('/settings/channels')), [])
@@ -38,14 +38,12 @@ function Channel({ way, reload }: { way: Schemas['Way']; reload: () => Promise<v
         may && (
           <span class="actions">
             {way.ownSettings && (
-              <Button
-                disabled={act.busy}
-                onClick={() =>
-                  void act.run(async () => setFound(await got(api.POST('/settings/channels/{channel}/verify', path))))
-                }
+              <Press
+                act={act}
+                work={async () => setFound(await got(api.POST('/settings/channels/{channel}/verify', path)))}
               >
                 Verify
-              </Button>
+              </Press>
             )}
             <Button aria-expanded={changing} onClick={() => setChanging(!changing)}>
               Use your own provider
@@ -55,10 +53,7 @@ function Channel({ way, reload }: { way: Schemas['Way']; reload: () => Promise<v
                 label="Remove"
                 danger
                 title="Remove these settings?"
-                act={async () => {
-                  await got(api.DELETE('/settings/channels/{channel}', path))
-                  await renew()
-                }}
+                act={() => got(api.DELETE('/settings/channels/{channel}', path)).then(renew)}
               >
                 <p>Messages then go through the operator’s provider, if there is one.</p>
               </Confirm>
@@ -116,11 +111,9 @@ function ChannelForm({ way, done }: { way: Schemas['Way']; done: () => Promise<v
   })
   const [secrets, setSecrets] = useState<Record<string, string>>({}) // which are kept nowhere
   const { provider, ...values } = { ...draft, ...secrets }
-  const act = useAct()
   const chosen = way.providers.find(each => each.name === provider)!
   return (
     <Form
-      act={act}
       label="Save"
       submit={async () => {
         const given = Object.fromEntries(

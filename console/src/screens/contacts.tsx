@@ -1,11 +1,12 @@
 // Contacts: found, made, imported; and everything that is known of one, with all that happened.
 import { useState } from 'preact/hooks'
-import { api, byId, download, exactly, got, settled, type Schemas } from '../api'
-import { useAct, useDraft, useListed, useStored, type Listed } from '../data'
+import { api, byId, download, exactly, got, type Schemas } from '../api'
+import { fields, useDraft, useListed, useStored, type Listed } from '../data'
 import { CHANGED, Days, days } from '../days'
 import { same, textOf } from '../exact'
 import { explaining, Later, reaching } from '../later'
 import { linesOf, valuesOf } from '../lines'
+import { ListScreen, useNarrowed } from '../lists'
 import { useAudit, useCan } from '../me'
 import {
   called,
@@ -13,162 +14,142 @@ import {
   FlowLink,
   List,
   merged,
+  PERSON,
   Tags as KnownTags,
   TAGS,
   useFlowChoice,
   useFlowNames,
   useUsed,
 } from '../names'
-import { go, useLocation } from '../router'
+import { go, useLocation, useFilter } from '../router'
 import {
   Button,
+  Changes,
   Confirm,
   Facts,
   Field,
-  Filters,
   Form,
   Link,
-  Refused,
   Screen,
   Search,
   Section,
   Shown,
   Status,
-  Table,
   Unread,
   When,
   plural,
   Zones,
   ZONES,
   ShowMore,
+  Press,
 } from '../ui'
-import { Unsaved } from '../unsaved'
+import { Change as Edit } from '../unsaved'
 import { Why, waiting } from './runs'
 
-type Contact = Schemas['Contact']
 type Full = Schemas['ContactInFull']
 type Happening = Schemas['Happening']
 
 export function Contacts() {
   const { query } = useLocation()
-  const of = (name: string) => query.get(name) ?? ''
-  const { fields, others } = pairs(of('fields'))
-  const begun = of('fields')
-    .replace(/,$/, ', ')
-    .replace(/[^,\s][^,]*$/, '')
+  const [typed, q] = ['fields', 'q'].map(name => query.get(name) ?? '') as [string, string]
+  const isShort = q.length < SHORTEST
+  const { fields, others } = pairs(typed)
+  const begun = typed.replace(/,$/, ', ').replace(/[^,\s][^,]*$/, '')
   const [isMore, setMore] = useState(false)
   const used = useUsed(isMore)
-  const plain = {
-    q: of('q').length < SHORTEST ? '' : of('q'),
-    tag: of('tag'),
-    email: of('email'),
-    phone: of('phone'),
-    ...days(query),
-  }
-  const given = Object.fromEntries(Object.entries(plain).filter(([, value]) => value))
-  const filters = { ...given, ...(fields.length ? { metadata: Object.fromEntries(fields) } : {}) }
-  const list = useListed(
-    cursor => got(api.GET('/contacts', { params: { query: { ...filters, cursor, limit: 50 } } })),
-    [query.toString()],
+  const of = useNarrowed(
+    '/contacts',
+    asked => {
+      const narrowed = { q: isShort ? undefined : q, metadata: fields.length ? Object.fromEntries(fields) : undefined }
+      return api.GET('/contacts', { params: { query: { ...asked, ...narrowed } } })
+    },
+    FILTERS,
   )
   const may = useCan()('contacts:write')
-  const act = useAct()
-  const narrowed = new URLSearchParams([
-    ...Object.entries(given),
-    ...fields.map(([name, value]) => [`metadata[${name}]`, value]),
-  ])
   return (
-    <Screen
+    <ListScreen
       title="Contacts"
       lead="The people your flows know."
+      one="contact"
+      needs="contacts:write"
       actions={
         <>
-          {may && (
-            <Link class="button primary" to="/contacts/new">
-              New contact
-            </Link>
-          )}
           {may && (
             <Link class="button" to="/contacts/import">
               Import
             </Link>
           )}
-          <Button
-            disabled={act.busy}
-            onClick={() => void act.run(() => download(`/contacts/export?${narrowed}`, 'contacts.csv'))}
-          >
-            Export {narrowed.size ? 'these' : 'all'}
-          </Button>
+          <Export
+            of={[
+              ...FILTERS.map(name => [name, name === 'q' && isShort ? '' : (query.get(name) ?? '')]),
+              ...Object.entries(days(query)),
+              ...fields.map(([name, value]) => [`metadata[${name}]`, value]),
+            ]}
+          />
         </>
       }
-    >
-      <Refused problem={act.problem} />
-      <Filters
-        names={['email', 'phone', 'fields', ...CHANGED]}
-        opened={() => setMore(true)}
-        more={
-          <>
-            <Search label="Email" name="email" value={of('email')} placeholder="full address" />
-            <Search label="Phone" name="phone" value={of('phone')} placeholder="full number" />
-            <Search
-              label="Custom fields"
-              name="fields"
-              value={of('fields')}
-              list={FIELDS}
-              placeholder="plan = pro, city = Ulm"
-              wrong={
-                others.length ? `Ignored: “${others.join('”, “')}”. Write a name and a value, such as plan = pro.` : ''
-              }
-            />
-            <List id={FIELDS} of={used.fields.map(({ name }) => `${begun}${name} = `)} />
-            <Days of={CHANGED} />
-          </>
-        }
-      >
-        <Search
-          label="Search"
-          name="q"
-          value={of('q')}
-          placeholder="email, phone or name starts with"
-          wrong={of('q') && !plain.q ? `Type at least ${SHORTEST} characters.` : ''}
-        />
-        <Search label="Tag" name="tag" value={of('tag')} list={TAGS} />
-        <KnownTags />
-      </Filters>
-      <Table<Contact>
-        caption="Contacts, newest first"
-        of={list}
-        id={each => each.id}
-        empty={
-          query.size ? (
-            <p>
-              No contacts match. <Link to="/contacts">Show all</Link>.
-            </p>
-          ) : (
-            <p>
-              No contacts yet. They appear when events arrive
-              {may && (
-                <>
-                  , or you <Link to="/contacts/import">import</Link> a file or{' '}
-                  <Link to="/contacts/new">create one</Link>
-                </>
-              )}
-              .
-            </p>
-          )
-        }
-        columns={[
-          { name: 'Name', show: each => <Link to={`/contacts/${each.id}`}>{called(each)}</Link> },
-          { name: 'Email', show: each => each.email ?? '–' },
-          { name: 'Phone', show: each => each.phone ?? '–' },
-          { name: 'Tags', show: each => <Tags of={each.tags} /> },
-          { name: 'Updated', show: each => <When at={each.updatedAt} /> },
-        ]}
-      />
-    </Screen>
+      opened={() => setMore(true)}
+      more={
+        <>
+          <Search name="email" placeholder="full address" />
+          <Search name="phone" placeholder="full number" />
+          <Search
+            label="Custom fields"
+            name="fields"
+            list={FIELDS}
+            placeholder="plan = pro, city = Ulm"
+            wrong={
+              others.length ? `Ignored: “${others.join('”, “')}”. Write a name and a value, such as plan = pro.` : ''
+            }
+          />
+          <List id={FIELDS} of={used.fields.map(({ name }) => `${begun}${name} = `)} />
+          <Days of={CHANGED} />
+        </>
+      }
+      filters={
+        <>
+          <Search
+            label="Search"
+            name="q"
+            placeholder="email, phone or name starts with"
+            wrong={q && isShort ? `Type at least ${SHORTEST} characters.` : ''}
+          />
+          <Search name="tag" list={TAGS} />
+          <KnownTags />
+        </>
+      }
+      empty={
+        <>
+          They appear when events arrive
+          {may && (
+            <>
+              , or you <Link to="/contacts/import">import</Link> a file or <Link to="/contacts/new">create one</Link>
+            </>
+          )}
+          .
+        </>
+      }
+      of={of}
+      columns={[
+        ...PERSON,
+        ['Tags', each => <Tags of={each.tags} />],
+        ['Updated', each => <When at={each.updatedAt} />],
+      ]}
+    />
   )
 }
 
+/** As a file, all that is narrowed by these filters. */
+function Export({ of }: { of: string[][] }) {
+  const narrowed = new URLSearchParams(of.filter(([, value]) => value))
+  return (
+    <Press work={() => download(`/contacts/export?${narrowed}`, 'contacts.csv')}>
+      Export {narrowed.size ? 'these' : 'all'}
+    </Press>
+  )
+}
+
+const FILTERS = ['q', 'tag', 'email', 'phone'] as const
 const SHORTEST = 2 // letters that can be searched for
 
 /** `name = value, name = value`; a comma in a value is one as long as no other pair follows. And what is no such pair, nor the beginning of one. */
@@ -198,28 +179,7 @@ const Tags = ({ of }: { of: readonly string[] }) => (
 
 // --- made and changed -------------------------------------------------------------------------------
 
-type Draft = {
-  email: string
-  phone: string
-  firstName: string
-  lastName: string
-  timezone: string
-  locale: string
-  tags: string
-  metadata: string
-}
-const EMPTY: Draft = {
-  email: '',
-  phone: '',
-  firstName: '',
-  lastName: '',
-  timezone: '',
-  locale: '',
-  tags: '',
-  metadata: '',
-}
-const OWN_FIELDS = ['email', 'phone', 'firstName', 'lastName', 'timezone', 'locale'] as const
-const LABELS: Record<(typeof OWN_FIELDS)[number], string> = {
+const LABELS = {
   email: 'Email',
   phone: 'Phone',
   firstName: 'First name',
@@ -227,13 +187,17 @@ const LABELS: Record<(typeof OWN_FIELDS)[number], string> = {
   timezone: 'Time zone',
   locale: 'Language',
 }
+type Own = keyof typeof LABELS
+const OWN_FIELDS = Object.keys(LABELS) as Own[]
+type Draft = Record<Own | 'tags' | 'metadata', string>
 
-const drafted = (contact: Full): Draft => ({
-  ...EMPTY,
-  ...Object.fromEntries(OWN_FIELDS.map(name => [name, contact[name] ?? ''])),
-  tags: contact.tags.join('\n'),
-  metadata: linesOf(contact.metadata),
-})
+const drafted = (contact?: Full) =>
+  ({
+    ...Object.fromEntries(OWN_FIELDS.map(name => [name, contact?.[name] ?? ''])),
+    tags: contact?.tags.join('\n') ?? '',
+    metadata: linesOf(contact?.metadata ?? {}),
+  }) as Draft
+const EMPTY = drafted()
 
 /** Only what differs from what is stored; null takes away what no line names any more. */
 function metadata(text: string, stored: Full['metadata'] = {}): Record<string, unknown> {
@@ -265,6 +229,7 @@ const written = (draft: Draft, stored?: Full) => ({
 })
 
 function ContactFields({ draft, change }: { draft: Draft; change: (changes: Partial<Draft>) => void }) {
+  const field = fields(draft, change)
   return (
     <>
       <Zones />
@@ -281,21 +246,12 @@ function ContactFields({ draft, change }: { draft: Draft; change: (changes: Part
           />
         ))}
       </div>
-      <Field
-        label="Tags"
-        rows={3}
-        hint="One per line."
-        value={draft.tags}
-        set={tags => change({ tags })}
-        pointer="/tags"
-      />
+      <Field label="Tags" rows={3} hint="One per line." {...field('tags')} />
       <Field
         label="Custom fields"
         rows={3}
         hint="One per line: name = value. In double quotes, \n is a new line. A new true or false is no text unless it is in quotes, and what was a number stays one."
-        value={draft.metadata}
-        set={text => change({ metadata: text })}
-        pointer="/metadata"
+        {...field('metadata')}
       />
     </>
   )
@@ -303,11 +259,9 @@ function ContactFields({ draft, change }: { draft: Draft; change: (changes: Part
 
 export function NewContact() {
   const [draft, change, forget] = useDraft('contact', EMPTY)
-  const act = useAct()
   return (
     <Screen title="New contact">
       <Form
-        act={act}
         label="Create contact"
         submit={async () => {
           const made = await got(api.POST('/contacts', { body: written(draft) as Schemas['WritableContact'] }))
@@ -318,52 +272,6 @@ export function NewContact() {
         <ContactFields draft={draft} change={change} />
       </Form>
     </Screen>
-  )
-}
-
-function Change({
-  contact,
-  tag,
-  again,
-  done,
-}: {
-  contact: Full
-  tag: string
-  again: () => Promise<Full>
-  done: () => void
-}) {
-  const [draft, change, forget, held] = useDraft(`contact.${contact.id}`, drafted(contact), tag)
-  const act = useAct()
-  return (
-    <Form
-      act={act}
-      label="Save"
-      extra={
-        <Button
-          onClick={() => {
-            forget()
-            done()
-          }}
-        >
-          Cancel
-        </Button>
-      }
-      submit={async () => {
-        const change = got(
-          api.PATCH('/contacts/{id}', {
-            params: { path: { id: contact.id } },
-            headers: { 'If-Match': held.tag },
-            body: written(draft, contact) as Schemas['ContactPatch'],
-          }),
-        )
-        await settled(change, async () => stands(await again(), draft))
-        if (forget(draft)) done()
-        else await again()
-      }}
-    >
-      <Unsaved of={held} />
-      <ContactFields draft={draft} change={change} />
-    </Form>
   )
 }
 
@@ -397,27 +305,27 @@ export function Contact({ id }: { id: string }) {
         : NO_CHANGES,
     ['changes', id, isAudited],
   )
-  const why = useLocation().query.get('why') ?? ''
+  const why = useFilter('why')
   const all = useFlowChoice(/^(all$|bro_)/.test(why) ? '' : why)
   const flows = useFlowNames(
     all,
     (timeline.rows ?? []).flatMap(each => each.run ?? []),
   )
   const toggle = (which: typeof open) =>
-    ({ type: 'button', 'aria-expanded': open === which, onClick: () => setOpen(open === which ? '' : which) }) as const
+    ({ 'aria-expanded': open === which, onClick: () => setOpen(open === which ? '' : which) }) as const
   const may = useCan()
   const value = contact.value?.value
   return (
     <Screen
       title={value ? called(value) : 'Contact'}
-      lead={<code>{id}</code>}
+      id={id}
       actions={
         value &&
         may('contacts:write') && (
           <>
-            <button {...toggle('change')}>Edit</button>
-            {may('messages:write') && <button {...toggle('message')}>Send message</button>}
-            <button {...toggle('event')}>Record event</button>
+            <Button {...toggle('change')}>Edit</Button>
+            {may('messages:write') && <Button {...toggle('message')}>Send message</Button>}
+            <Button {...toggle('event')}>Record event</Button>
             <Later load={reaching} show={({ Erase }) => <Erase contact={value} />} />
           </>
         )
@@ -427,17 +335,24 @@ export function Contact({ id }: { id: string }) {
         {({ value, tag }) => (
           <>
             {open === 'change' ? (
-              <Change
-                contact={value}
-                tag={tag}
-                again={contact.again}
+              <Edit
+                name={`contact.${id}`}
+                of={{ stored: value, tag, again: contact.again }}
+                drafted={drafted}
+                stands={stands}
+                save={(draft, headers) => {
+                  const body = written(draft, value) as Schemas['ContactPatch']
+                  return got(api.PATCH('/contacts/{id}', { ...byId(id), headers, body }))
+                }}
                 done={() => {
                   setOpen('')
                   void contact.reload()
                   void timeline.reload()
                   void changes.reload()
                 }}
-              />
+              >
+                {(draft, change) => <ContactFields draft={draft} change={change} />}
+              </Edit>
             ) : (
               <Facts
                 of={[
@@ -498,10 +413,7 @@ export function Contact({ id }: { id: string }) {
                         <Confirm
                           label="Lift"
                           title="Lift this suppression?"
-                          act={async () => {
-                            await got(api.DELETE('/suppressions/{id}', byId(held.id)))
-                            await contact.reload()
-                          }}
+                          act={() => got(api.DELETE('/suppressions/{id}', byId(held.id))).then(contact.reload)}
                         >
                           <p>
                             Messages go to this address again. Do this only if you know that the address works, or that
@@ -527,7 +439,15 @@ export function Contact({ id }: { id: string }) {
               )}
             />
             <Later load={explaining} show={({ WhyNot }) => <WhyNot contactId={id} all={all} />} />
-            <Section title="Activity">
+            <Section
+              title="Activity"
+              actions={
+                <span class="actions">
+                  <Link to={`/runs?contactId=${id}`}>Their runs</Link>{' '}
+                  <Link to={`/messages?contactId=${id}`}>Their messages</Link>
+                </span>
+              }
+            >
               <Timeline of={timeline} changes={changes} flows={flows} />
             </Section>
           </>
@@ -590,15 +510,7 @@ function changed({ action, actor, changes }: Change) {
       <p>
         {MADE[act] ?? act.replaceAll('_', ' ')} by <b>{actor.name}</b>
       </p>
-      {act !== 'created' && (
-        <ul class="plain differences">
-          {Object.entries(changes ?? {}).map(([name, [before, after]]) => (
-            <li key={name}>
-              {name}: <del>{JSON.stringify(before ?? null)}</del> → <ins>{JSON.stringify(after ?? null)}</ins>
-            </li>
-          ))}
-        </ul>
-      )}
+      {act !== 'created' && <Changes of={changes ?? {}} />}
     </>
   )
 }
@@ -619,7 +531,7 @@ function happened({ run, message, event, consent }: Happening, flows: Map<string
       <>
         <p>
           Message via {message.channel} <Status value={message.status} />{' '}
-          <Link to={`/messages/${message.id}`}>view</Link>
+          <Link to={`/messages/${message.id}`}>view message</Link>
           {message.attempts.length > 1 && `, ${plural(message.attempts.length, 'attempt')}`}
         </p>
         <Why reason={message.reason} />

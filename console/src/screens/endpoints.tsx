@@ -1,14 +1,30 @@
 // Event endpoints: programs that are notified of what happens here, with what was sent to each.
 import { useState } from 'preact/hooks'
-import { api, byId, got, settled, tagged, type Schemas } from '../api'
-import { fields, useAct, useDraft, useListed, useStored } from '../data'
+import { api, byId, got, tagged, type Schemas } from '../api'
+import { fields, useDraft, useListed, useStored } from '../data'
 import { useCan } from '../me'
+import { page } from '../names'
 import { local } from '../days'
-import { same } from '../exact'
 import { Refusal } from '../session'
-import { MOST, Sought } from '../sought'
-import { Confirm, Field, Form, Refused, Section, Secret, Several, Shown, Status, Table, When, ShowMore } from '../ui'
-import { Unsaved } from '../unsaved'
+import { Sought } from '../sought'
+import {
+  Button,
+  Confirm,
+  Field,
+  Form,
+  Nothing,
+  Refused,
+  Section,
+  Secret,
+  Several,
+  Shown,
+  Status,
+  Table,
+  Unread,
+  When,
+  ShowMore,
+} from '../ui'
+import { Change } from '../unsaved'
 
 type Stored = Schemas['Endpoint']
 type Type = NonNullable<Schemas['WritableEndpoint']['types']>[number]
@@ -44,9 +60,7 @@ function Fields({ draft, change }: { draft: Draft; change: (changes: Partial<Dra
         label="Events"
         hint="None selected: all, including types added later."
         options={TYPES}
-        chosen={draft.types}
-        set={types => change({ types })}
-        pointer="/types"
+        {...field('types')}
         look="columns"
       />
     </>
@@ -54,26 +68,14 @@ function Fields({ draft, change }: { draft: Draft; change: (changes: Partial<Dra
 }
 
 export function Endpoints() {
-  const list = useListed(
-    cursor => got(api.GET('/event-endpoints', { params: { query: { cursor, limit: MOST } } })),
-    ['endpoints'],
-  )
+  const list = useListed(cursor => got(api.GET('/event-endpoints', { params: { query: page(cursor) } })), ['endpoints'])
   const [draft, change, forget] = useDraft('endpoint', EMPTY)
   const [secret, setSecret] = useState('')
-  const act = useAct()
   const may = useCan()('event_endpoints:write')
   return (
     <>
       {secret && <Secret name="The signing secret" value={secret} forget={() => setSecret('')} />}
-      {list.rows?.length === 0 && (
-        <p class="empty">
-          No endpoints yet.{' '}
-          {may
-            ? 'Add the URL of a program of yours to notify it of events.'
-            : 'An admin can add programs to notify of events.'}
-        </p>
-      )}
-      <Refused problem={list.problem} />
+      {list.rows ? <Refused problem={list.problem} /> : <Unread of={list} />}
       <Sought
         of={list}
         text={each =>
@@ -88,13 +90,26 @@ export function Endpoints() {
           ].join(' ')
         }
       >
-        {found => found.rows?.map(each => <Endpoint key={each.id} of={each} reload={list.reload} shown={setSecret} />)}
+        {found =>
+          found.rows?.length === 0 ? (
+            <Nothing
+              of={found}
+              what="endpoints"
+              empty={
+                may
+                  ? 'Add the URL of a program of yours to notify it of events.'
+                  : 'An admin can add programs to notify of events.'
+              }
+            />
+          ) : (
+            found.rows?.map(each => <Endpoint key={each.id} of={each} reload={list.reload} shown={setSecret} />)
+          )
+        }
       </Sought>
       <ShowMore of={list} />
       {may && (
         <Section title="New endpoint">
           <Form
-            act={act}
             label="Add endpoint"
             submit={async () => {
               setSecret((await got(api.POST('/event-endpoints', { body: written(draft) }))).secret)
@@ -128,70 +143,64 @@ function Endpoint({ of, reload, shown }: { of: Stored; reload: () => Promise<voi
     }
   }
   const toggle = (which: typeof open) =>
-    ({ type: 'button', 'aria-expanded': open === which, onClick: () => setOpen(open === which ? '' : which) }) as const
+    ({ 'aria-expanded': open === which, onClick: () => setOpen(open === which ? '' : which) }) as const
   return (
     <Section
       title={of.description ?? of.url}
       actions={
         <span class="actions">
-          <button {...toggle('attempts')}>Attempts</button>
-          {may && <button {...toggle('change')}>Edit</button>}
+          <Button {...toggle('attempts')}>Attempts</Button>
           {may && (
-            <Confirm
-              label={of.enabled ? 'Disable' : 'Enable'}
-              title={of.enabled ? 'Disable this endpoint?' : 'Enable this endpoint?'}
-              act={async () => {
-                await got(api.PATCH('/event-endpoints/{id}', { ...path, body: { enabled: !of.enabled } }))
-                await reload()
-              }}
-            >
-              <p>
-                {of.enabled ? 'Nothing is sent to it until you enable it again.' : 'Events from now on are sent to it.'}{' '}
-                What it {of.enabled ? 'misses meanwhile' : 'missed'} is sent by <i>Replay</i> alone.
-              </p>
-            </Confirm>
-          )}
-          {may && (
-            <Confirm label="Replay" title="Replay its events?" act={replay}>
-              <p>Everything that failed or was missed since then is sent again.</p>
-              <Field
-                label="Since"
-                type="datetime-local"
-                required
-                value={since}
-                set={setSince}
-                pointer="/since"
-                hint="In your time zone."
-              />
-            </Confirm>
-          )}
-          {may && (
-            <Confirm
-              label="New secret"
-              title="Create a new secret?"
-              act={async () => {
-                shown((await got(api.POST('/event-endpoints/{id}/rotate', path))).secret)
-                await reload()
-              }}
-            >
-              <p>
-                Events are signed with the new one from now on, and for 24 hours with the old one too, so that you can
-                update the receiver.
-              </p>
-            </Confirm>
-          )}
-          {may && (
-            <Confirm
-              label="Delete"
-              danger
-              title="Delete this endpoint?"
-              act={async () => {
-                await got(api.DELETE('/event-endpoints/{id}', path))
-                await reload()
-              }}
-            >
-              <p>Nothing more is sent to it, and its attempts are deleted.</p>
-            </Confirm>
+            <>
+              <Button {...toggle('change')}>Edit</Button>
+              <Confirm
+                label={of.enabled ? 'Disable' : 'Enable'}
+                title={of.enabled ? 'Disable this endpoint?' : 'Enable this endpoint?'}
+                act={() =>
+                  got(api.PATCH('/event-endpoints/{id}', { ...path, body: { enabled: !of.enabled } })).then(reload)
+                }
+              >
+                <p>
+                  {of.enabled
+                    ? 'Nothing is sent to it until you enable it again.'
+                    : 'Events from now on are sent to it.'}{' '}
+                  What it {of.enabled ? 'misses meanwhile' : 'missed'} is sent by <i>Replay</i> alone.
+                </p>
+              </Confirm>
+              <Confirm label="Replay" title="Replay its events?" act={replay}>
+                <p>Everything that failed or was missed since then is sent again.</p>
+                <Field
+                  label="Since"
+                  type="datetime-local"
+                  required
+                  value={since}
+                  set={setSince}
+                  pointer="/since"
+                  hint="In your time zone."
+                />
+              </Confirm>
+              <Confirm
+                label="New secret"
+                title="Create a new secret?"
+                act={async () => {
+                  shown((await got(api.POST('/event-endpoints/{id}/rotate', path))).secret)
+                  await reload()
+                }}
+              >
+                <p>
+                  Events are signed with the new one from now on, and for 24 hours with the old one too, so that you can
+                  update the receiver.
+                </p>
+              </Confirm>
+              <Confirm
+                label="Delete"
+                danger
+                title="Delete this endpoint?"
+                act={() => got(api.DELETE('/event-endpoints/{id}', path)).then(reload)}
+              >
+                <p>Nothing more is sent to it, and its attempts are deleted.</p>
+              </Confirm>
+            </>
           )}
         </span>
       }
@@ -218,7 +227,7 @@ function Endpoint({ of, reload, shown }: { of: Stored; reload: () => Promise<voi
       {replayed && <p role="status">{replayed}</p>}
       {open === 'attempts' && <Attempts id={of.id} />}
       {open === 'change' && (
-        <Change
+        <Edit
           id={of.id}
           done={async () => {
             setOpen('')
@@ -230,49 +239,23 @@ function Endpoint({ of, reload, shown }: { of: Stored; reload: () => Promise<voi
   )
 }
 
-function Change({ id, done }: { id: string; done: () => Promise<void> }) {
+function Edit({ id, done }: { id: string; done: () => Promise<void> }) {
   const path = byId(id)
-  const stored = useStored(() => tagged(api.GET('/event-endpoints/{id}', path)), [id])
+  const of = useStored(() => tagged(api.GET('/event-endpoints/{id}', path)), [id])
   return (
-    <Shown of={stored}>
-      {({ value, tag }) => <ChangeForm of={value} tag={tag} again={stored.again} done={done} />}
+    <Shown of={of}>
+      {({ value, tag }) => (
+        <Change
+          name={`endpoint.${id}`}
+          of={{ stored: value, tag, again: of.again }}
+          drafted={drafted}
+          save={(draft, headers) => got(api.PATCH('/event-endpoints/{id}', { ...path, headers, body: written(draft) }))}
+          done={done}
+        >
+          {(draft, change) => <Fields draft={draft} change={change} />}
+        </Change>
+      )}
     </Shown>
-  )
-}
-
-function ChangeForm({
-  of,
-  tag,
-  again,
-  done,
-}: {
-  of: Stored
-  tag: string
-  again: () => Promise<Stored>
-  done: () => Promise<void>
-}) {
-  const [draft, change, forget, held] = useDraft(`endpoint.${of.id}`, drafted(of), tag)
-  const act = useAct()
-  return (
-    <Form
-      act={act}
-      label="Save"
-      submit={async () => {
-        const change = got(
-          api.PATCH('/event-endpoints/{id}', {
-            params: { path: { id: of.id } },
-            headers: { 'If-Match': held.tag },
-            body: written(draft),
-          }),
-        )
-        await settled(change, async () => same(drafted(await again()), draft))
-        if (forget(draft)) await done()
-        else await again()
-      }}
-    >
-      <Unsaved of={held} />
-      <Fields draft={draft} change={change} />
-    </Form>
   )
 }
 
@@ -286,36 +269,34 @@ function Attempts({ id }: { id: string }) {
   const may = useCan()('event_endpoints:write')
   return (
     <Table
-      caption="Events sent"
+      what="attempts"
       of={list}
-      id={each => each.id}
-      empty={<p>No events sent yet. They appear here once something happens.</p>}
+      empty="They appear here once something happens."
       columns={[
-        { name: 'Event', show: each => each.type },
-        { name: 'Status', show: each => <Status value={each.status} /> },
-        { name: 'Time', show: each => <When at={each.createdAt} /> },
-        { name: 'Response', class: 'wide', show: each => each.reason?.detail ?? each.tries.at(-1)?.status ?? '–' },
-        {
-          name: 'Actions',
-          show: each =>
+        ['Event', each => each.type],
+        ['Status', each => <Status value={each.status} />],
+        ['Time', each => <When at={each.createdAt} />],
+        ['Response', each => each.reason?.detail ?? each.tries.at(-1)?.status ?? '–', 'wide'],
+        [
+          'Actions',
+          each =>
             may &&
             each.status === 'FAILED' && (
               <Confirm
                 label="Send again"
                 title="Send this event again?"
-                act={async () => {
-                  await got(
+                act={() =>
+                  got(
                     api.POST('/event-endpoints/{id}/attempts/{attemptId}/replay', {
                       params: { path: { id, attemptId: each.id } },
                     }),
-                  )
-                  await list.reload()
-                }}
+                  ).then(list.reload)
+                }
               >
                 <p>It keeps its webhook-id.</p>
               </Confirm>
             ),
-        },
+        ],
       ]}
     />
   )

@@ -3,10 +3,11 @@ import { api, byId, exactly, got, save, type Schemas } from '../api'
 import { useAct, useDraft, useLoaded } from '../data'
 import { CHANGED, Days, days } from '../days'
 import { objectOf } from '../exact'
+import { ListScreen } from '../lists'
 import { useCan } from '../me'
 import { Later } from '../later'
-import { meant, useFlows, type Kind } from '../names'
-import { go, useLocation } from '../router'
+import { meant, useFlows, Whom, type Kind } from '../names'
+import { cleared, go, useLocation } from '../router'
 import { draftKey, Refusal } from '../session'
 import { occasion, SOURCES } from '../words'
 import {
@@ -16,7 +17,7 @@ import {
   Copy,
   Facts,
   Field,
-  Filters,
+  Findings,
   Json,
   JsonText,
   Link,
@@ -26,9 +27,9 @@ import {
   Section,
   Shown,
   Status,
-  Table,
   When,
   plural,
+  Press,
 } from '../ui'
 import { useState } from 'preact/hooks'
 import { RequestTable } from './requests'
@@ -36,65 +37,46 @@ import { Drawing, useDrawing } from './runs'
 
 export function Flows() {
   const { query } = useLocation()
-  const state = query.get('state') ?? ''
-  const name = query.get('name') ?? ''
-  const list = useFlows({
-    ...(state ? { state: state as Definition['state'] } : {}),
-    ...(name ? { name } : {}),
-    ...days(query),
-  })
+  const [state, name] = ['state', 'name'].map(each => query.get(each)) as [Definition['state'] | null, string | null]
+  const all = useFlows({ ...(state && { state }), ...(name && { name }), ...days(query) })
   const may = useCan()('workflows:write')
   return (
-    <Screen
+    <ListScreen
       title="Flows"
       lead="What happens when an event comes in: automations and workflows."
+      one="flow"
+      needs="workflows:write"
       actions={
         may && (
-          <>
-            <Link class="button primary" to="/flows/new">
-              New flow
-            </Link>
-            <Link class="button" to="/flows/import">
-              Import
-            </Link>
-          </>
+          <Link class="button" to="/flows/import">
+            Import
+          </Link>
         )
       }
-    >
-      <Filters names={CHANGED} more={<Days of={CHANGED} />}>
-        <Search label="Name" name="name" value={name} placeholder="exact name" />
-        <Choice label="State" name="state" value={state} options={['DRAFT', 'ACTIVE', 'PAUSED', 'ARCHIVED']} />
-      </Filters>
-      <Table
-        caption="Flows, newest first"
-        of={list}
-        id={each => each.id}
-        empty={
-          query.size ? (
-            <p>
-              No flows match. <Link to="/flows">Show all</Link>.
-            </p>
-          ) : (
-            <p>
-              No flows yet.{' '}
-              {may && (
-                <>
-                  <Link to="/flows/new">Start with an example</Link>, or <Link to="/flows/import">import</Link> a file.
-                </>
-              )}
-            </p>
-          )
-        }
-        columns={[
-          { name: 'Name', show: each => <Link to={`/flows/${each.kind}/${each.id}`}>{each.name}</Link> },
-          { name: 'State', show: each => <Status value={each.state} /> },
-          { name: 'Trigger', show: each => SOURCES[each.triggerSource] ?? each.triggerSource },
-          { name: 'Type', show: each => (each.kind === 'workflows' ? 'steps' : 'graph') },
-          { name: 'Version', show: each => each.version || 'none yet' },
-          { name: 'Updated', show: each => <When at={each.updatedAt} /> },
-        ]}
-      />
-    </Screen>
+      filters={
+        <>
+          <Search name="name" placeholder="exact name" />
+          <Choice name="state" options={['DRAFT', 'ACTIVE', 'PAUSED', 'ARCHIVED']} />
+        </>
+      }
+      more={<Days of={CHANGED} />}
+      empty={
+        may ? (
+          <>
+            <Link to="/flows/new">Start with an example</Link>, or <Link to="/flows/import">import</Link> a file.
+          </>
+        ) : undefined
+      }
+      of={{ ...all, clear: cleared(query) }}
+      columns={[
+        ['Name', each => <Link to={`/flows/${each.kind}/${each.id}`}>{each.name}</Link>],
+        ['State', each => <Status value={each.state} />],
+        ['Trigger', each => SOURCES[each.triggerSource] ?? each.triggerSource],
+        ['Type', each => (each.kind === 'workflows' ? 'steps' : 'graph')],
+        ['Version', each => each.version || 'none yet'],
+        ['Updated', each => <When at={each.updatedAt} />],
+      ]}
+    />
   )
 }
 
@@ -175,7 +157,7 @@ export function Flow({
   return (
     <Screen
       title={value?.name ?? 'Flow'}
-      lead={<code>{id}</code>}
+      id={id}
       actions={
         value && (
           <>
@@ -255,7 +237,7 @@ export function Flow({
       {children ? (
         children(of)
       ) : tab === 'requests' ? (
-        <RequestTable of={of} id={id} />
+        <RequestTable of={of} id={id} isHook={!value || value.trigger.source === 'inbound_webhook'} />
       ) : (
         <Shown of={flow}>{({ value }) => <Overview of={of} value={value} wanted={wanted} patch={patch} />}</Shown>
       )}
@@ -300,9 +282,9 @@ function Meanwhile({
       <Later load={comparing} show={({ Changed }) => <Changed before={before} after={now.value} />} />
       <Refused problem={act.problem} />
       <p class="buttons">
-        <Button disabled={act.busy} onClick={() => void act.run(keep)}>
+        <Press act={act} work={keep}>
           {wish.label} anyway
-        </Button>
+        </Press>
         <Button onClick={take}>Keep theirs</Button>
       </p>
     </div>
@@ -311,19 +293,11 @@ function Meanwhile({
 
 /** The flow with its templates and cases as a file, called as its key. */
 function Export({ of, id }: { of: Kind; id: string }) {
-  const act = useAct()
   const take = async () => {
     const file = (await exactly<{ key: string }>(`/${of}/${id}/export`)).value
     save(new Blob([`${JSON.stringify(file, null, 2)}\n`], { type: 'application/json' }), `${file.key}.json`)
   }
-  return (
-    <>
-      <Button disabled={act.busy} onClick={() => void act.run(take)}>
-        Export
-      </Button>
-      <Refused problem={act.problem} />
-    </>
-  )
+  return <Press work={take}>Export</Press>
 }
 
 type Wanted = { wanted: (wish: Wish) => () => Promise<void>; patch: (body: object) => Wish['work'] }
@@ -375,14 +349,8 @@ function Overview({ of, value, ...wishing }: { of: Kind; value: Definition } & W
       />
       {trigger.webhookUrl && may && <Webhook of={of} id={value.id} {...wishing} />}
       {value.findings.length > 0 && (
-        <Section title="Findings">
-          <ul class="plain">
-            {value.findings.map((finding, index) => (
-              <li key={index}>
-                <Status value={finding.severity} /> <code>{finding.pointer}</code> {finding.message}
-              </li>
-            ))}
-          </ul>
+        <Section title="Findings" actions={<Link to={`/flows/${of}/${value.id}/edit`}>Open in the editor</Link>}>
+          <Findings of={value.findings} at={each => <code>{each.pointer}</code>} />
         </Section>
       )}
       <Drawing title="Diagram" of={drawn} />
@@ -441,19 +409,14 @@ function StartRun({ of, id }: { of: Kind; id: string }) {
   }
   return (
     <Confirm label="Start run" title="Start a run manually" sure="Start" act={start}>
-      <Field
-        label="Contact"
+      <Whom
         value={contactId}
         set={contactId => change({ contactId })}
         required
-        pointer="/contactId"
         hint={
-          <>
-            Email address, name or ID.{' '}
-            <Link target="_blank" to="/contacts/new">
-              Create a contact in a new tab
-            </Link>
-          </>
+          <Link target="_blank" to="/contacts/new">
+            Create a contact in a new tab
+          </Link>
         }
       />
       <JsonText
@@ -462,7 +425,7 @@ function StartRun({ of, id }: { of: Kind; id: string }) {
         value={data}
         set={data => change({ data })}
         pointer="/data"
-        hint="Templates read it as trigger."
+        hint="Optional: what templates read as trigger."
       />
     </Confirm>
   )

@@ -7,14 +7,15 @@ import { useFlows, type FlowName } from '../names'
 import { go } from '../router'
 import { at, has, refusal, unreachable } from '../session'
 import { CHANNELS, WAITED_FOR } from '../words'
-import { Button, Link, Refused, Screen, Section, Shown, Unread, plural } from '../ui'
+import { Link, Refused, Screen, Section, Shown, Table, Unread, plural, Press } from '../ui'
 import { flowPath } from './flows'
-import { RunTable } from './runs'
+import { useRunTable } from './runs'
 
 export function Home() {
   const me = useMe()
   const all = useFlows()
   const runs = useListed(() => got(api.GET('/runs', { params: { query: { limit: 10 } } })), [], 4000)
+  const latest = useRunTable({ ...runs, more: null }, all)
   const made = all.rows?.find(isFirst)
   // In the sandbox also beside the demo's flow: its webhook asks for a signature, which no page can make.
   const isNew = runs.rows?.length === 0 && (all.rows?.length === 0 || !!made || has('sandbox'))
@@ -35,14 +36,14 @@ export function Home() {
           <Needs isNew={isNew && (!!made || !all.rows.length)} />
           {!isNew && (
             <Section title="Latest runs" actions={<Link to="/runs">All runs</Link>}>
-              <RunTable
-                list={{ ...runs, more: null }}
-                all={all}
+              <Table
+                what="runs"
                 empty={
-                  <p>
-                    No runs yet. Send an event to the webhook of a <Link to="/flows">flow</Link>.
-                  </p>
+                  <>
+                    Send an event to the webhook of a <Link to="/flows">flow</Link>.
+                  </>
                 }
+                {...latest}
               />
             </Section>
           )}
@@ -82,64 +83,50 @@ async function needs(me: ReturnType<typeof useMe>, may: (permission: string) => 
   const count = (of: number, one: string) => (of === MOST ? `${MOST} or more ${one}s` : plural(of, one))
   const most = plan.limits.messagesPerMonth
   const list: { key: string; text: string; to: string }[] = []
+  const say = (key: string, text: string, to: string) => list.push({ key, text, to })
   for (const { channel, code } of troubles.providers)
-    list.push({
-      key: channel,
-      text: `${CHANNELS[channel]} messages are waiting: the provider ${WAITED_FOR[code]}`,
-      to: '/settings/channels',
-    })
+    say(channel, `${CHANNELS[channel]} messages are waiting: the provider ${WAITED_FOR[code]}`, '/settings/channels')
   for (const [kind, one, to] of OVERDUE) {
     const late = troubles.overdue[kind] ?? 0
     if (late)
-      list.push({
-        key: kind,
-        text: `${plural(late, one)} overdue by more than five minutes: ask the operator whether the workers are running`,
+      say(
+        kind,
+        `${plural(late, one)} overdue by more than five minutes: ask the operator whether the workers are running`,
         to,
-      })
+      )
   }
   if (unknown.data.length)
-    list.push({
-      key: 'unknown',
-      text: `${count(unknown.data.length, 'message')} with an unknown outcome: check whether it arrived`,
-      to: '/messages?status=UNKNOWN',
-    })
+    say(
+      'unknown',
+      `${count(unknown.data.length, 'message')} with an unknown outcome: check whether it arrived`,
+      '/messages?status=UNKNOWN',
+    )
   for (const { definitionId: id, name, count: refused } of troubles.refused)
-    list.push({
-      key: id,
-      text: `${count(refused, 'refused request')} to ${name} this week`,
-      to: `${flowPath(id)}/requests?outcome=REFUSED`,
-    })
+    say(id, `${count(refused, 'refused request')} to ${name} this week`, `${flowPath(id)}/requests?outcome=REFUSED`)
   for (const { id, name } of troubles.givenUp)
-    list.push({
-      key: `given up ${id}`,
-      ...(id.startsWith('seg')
-        ? { text: `The work on segment ${name} was given up: save its filter again`, to: `/segments/${id}` }
-        : {
-            text: `The dates or times of ${name} are no longer followed: pause it and activate it again`,
-            to: flowPath(id),
-          }),
-    })
-  for (const { id, name } of paused?.data ?? [])
-    list.push({ key: id, text: `Broadcast ${name} is paused`, to: `/broadcasts/${id}` })
-  if (failed.data.length)
-    list.push({
-      key: 'failed',
-      text: `${count(failed.data.length, 'failed run')} this week`,
-      to: '/runs?status=FAILED',
-    })
+    if (id.startsWith('seg'))
+      say(`given up ${id}`, `The work on segment ${name} was given up: save its filter again`, `/segments/${id}`)
+    else
+      say(
+        `given up ${id}`,
+        `The dates or times of ${name} are no longer followed: pause it and activate it again`,
+        flowPath(id),
+      )
+  for (const { id, name } of paused?.data ?? []) say(id, `Broadcast ${name} is paused`, `/broadcasts/${id}`)
+  if (failed.data.length) say('failed', `${count(failed.data.length, 'failed run')} this week`, '/runs?status=FAILED')
   for (const endpoint of endpoints?.data ?? [])
     if (!endpoint.enabled && endpoint.disabledReason !== 'manual')
-      list.push({
-        key: endpoint.id,
-        text: `Events are no longer sent to ${endpoint.url}: it was ${endpoint.disabledReason}`,
-        to: '/settings/endpoints',
-      })
+      say(
+        endpoint.id,
+        `Events are no longer sent to ${endpoint.url}: it was ${endpoint.disabledReason}`,
+        '/settings/endpoints',
+      )
   if (most && plan.usage.messagesPerMonth > most * 0.8)
-    list.push({
-      key: 'plan',
-      text: `${plan.usage.messagesPerMonth.toLocaleString()} of ${most.toLocaleString()} messages used this month`,
-      to: '/settings/plan',
-    })
+    say(
+      'plan',
+      `${plan.usage.messagesPerMonth.toLocaleString()} of ${most.toLocaleString()} messages used this month`,
+      '/settings/plan',
+    )
   return { list, plan }
 }
 
@@ -267,18 +254,18 @@ function First({ made, done }: { made: string; done: () => Promise<void> }) {
           <b>Create a template and a flow.</b> The template says hello; the flow waits for an event, finds or creates
           its contact, and sends it.
           <p>
-            <Button class="primary" disabled={act.busy || stored.busy || !!webhook} onClick={() => void act.run(make)}>
+            <Press class="primary" act={act} work={make} disabled={stored.busy || !!webhook}>
               {webhook ? 'Created' : 'Create both'}
-            </Button>
+            </Press>
           </p>
         </li>
         <li>
           <b>Send an event,</b> as your shop or your own program would:
           <pre tabIndex={0}>{JSON.stringify(event, null, 2)}</pre>
           <p>
-            <Button class="primary" disabled={act.busy || !webhook} onClick={() => void act.run(send)}>
+            <Press class="primary" act={act} work={send} disabled={!webhook}>
               Send this event
-            </Button>
+            </Press>
           </p>
         </li>
         <li>

@@ -244,7 +244,8 @@ export function Import() {
           </Button>
           <Button disabled={!file || act.busy || !last?.dryRun} onClick={() => void send(false).then(toWrong)}>
             Import now
-          </Button>
+          </Button>{' '}
+          {!last?.dryRun && <span class="hint">after the preview</span>}
         </p>
         {(act.busy || (act.problem && read)) && (
           <p role="status">

@@ -1,8 +1,9 @@
 // For super-admins: how the installation is, and what happened in any workspace.
 import type { ComponentChildren } from 'preact'
-import { api, got, type Schemas } from '../api'
-import { useListed, useLoaded, type Page } from '../data'
-import { Days, days } from '../days'
+import { api, got } from '../api'
+import { useLoaded } from '../data'
+import { Days } from '../days'
+import { useNarrowed } from '../lists'
 import { narrow, useLocation } from '../router'
 import {
   Button,
@@ -19,7 +20,9 @@ import {
   Table,
   When,
   type Column,
+  type Tabled,
 } from '../ui'
+import { acted } from '../words'
 import { STATUSES as OUTCOMES } from './messages'
 import { STATUSES as RUNNING } from './runs'
 
@@ -63,11 +66,7 @@ export function Health() {
       <Section
         title="Checks"
         actions={
-          <Button
-            class="small"
-            disabled={found.busy}
-            onClick={() => void Promise.all([found.reload(), stats.reload()])}
-          >
+          <Button small disabled={found.busy} onClick={() => void Promise.all([found.reload(), stats.reload()])}>
             Check again
           </Button>
         }
@@ -129,145 +128,89 @@ const Where = ({ id }: { id: string }) => (
   </Link>
 )
 
-type Asked = ReturnType<typeof days> & { workspaceId: string | undefined; limit: number; cursor: string | undefined }
-type Found = { id: string; createdAt: string; workspaceId: string; reason?: { detail?: string | null } | null }
+type Found = { createdAt: string; workspaceId: string; reason?: { detail?: string | null } | null }
 
-/** A list of every workspace, or of one; `how` says how it is filled, `filter` is one of its own. */
+/** A list of every workspace, or of one; `filter` is one of its own. */
 function Anywhere<T extends Found>({
   tab,
-  what,
   lead,
-  how,
   filter,
-  read,
-  columns,
-}: {
-  tab: string
-  what: string
-  lead: string
-  how: string
-  filter: ComponentChildren
-  read: (asked: Asked) => Promise<Page<T>>
-  columns: Column<T>[]
-}) {
-  const { query } = useLocation()
-  const workspaceId = query.get('workspace') ?? ''
-  const list = useListed(
-    cursor => read({ workspaceId: workspaceId || undefined, ...days(query), limit: 50, cursor }),
-    [query.toString()],
-  )
+  ...list
+}: Tabled<T> & { tab: string; what: string; lead: string; filter: ComponentChildren }) {
   return (
     <AdminScreen tab={tab} lead={lead}>
       <Filters>
         {filter}
         <Days />
-        {workspaceId && <Button onClick={() => narrow({ workspace: '' })}>Show all workspaces</Button>}
+        {useLocation().query.has('workspaceId') && (
+          <Button onClick={() => narrow({ workspaceId: '' })}>Show all workspaces</Button>
+        )}
       </Filters>
-      <Table
-        caption={`${what}, newest first`}
-        of={list}
-        id={each => each.id}
-        columns={columns}
-        empty={
-          query.size ? (
-            <p>
-              No {what.toLowerCase()} match. <Link to={`/admin/${tab}`}>Show all</Link>.
-            </p>
-          ) : (
-            <p>
-              No {what.toLowerCase()} yet. {how}
-            </p>
-          )
-        }
-      />
+      <Table {...list} />
     </AdminScreen>
   )
 }
 
-const CREATED: Column<Found> = { name: 'Created', show: each => <When at={each.createdAt} /> },
-  WORKSPACE: Column<Found> = { name: 'Workspace', show: each => <Where id={each.workspaceId} /> }
-const REASON: Column<Found> = {
-  name: 'Reason',
-  class: 'wide',
-  show: each => <Sentence text={each.reason?.detail ?? ''} />,
-}
+const CREATED: Column<Found> = ['Created', each => <When at={each.createdAt} />],
+  WORKSPACE: Column<Found> = ['Workspace', each => <Where id={each.workspaceId} />],
+  REASON: Column<Found> = ['Reason', each => <Sentence text={each.reason?.detail ?? ''} />, 'wide']
+const STATUS: Column<{ status: string }> = ['Status', each => <Status value={each.status} />]
 
-export function AnyRuns() {
-  const status = useLocation().query.get('status') ?? ''
-  return (
-    <Anywhere<Schemas['AdminRun']>
-      tab="runs"
-      what="Runs"
-      lead="Runs in every workspace."
-      how="They appear when an event reaches a flow of any workspace."
-      filter={<Choice label="Status" name="status" value={status} options={RUNNING} />}
-      read={asked =>
-        got(
-          api.GET('/admin/runs', {
-            params: { query: { ...asked, status: (status || undefined) as Schemas['AdminRun']['status'] | undefined } },
-          }),
-        )
-      }
-      columns={[
-        CREATED,
-        { name: 'Status', show: each => <Status value={each.status} /> },
-        WORKSPACE,
-        { name: 'Run', show: each => <code>{each.id}</code> },
-        REASON,
-      ]}
-    />
-  )
-}
+export const AnyRuns = () => (
+  <Anywhere
+    tab="runs"
+    what="runs"
+    lead="Runs in every workspace."
+    empty="They appear when an event reaches a flow of any workspace."
+    filter={<Choice name="status" options={RUNNING} />}
+    of={useNarrowed('/admin/runs', asked => api.GET('/admin/runs', { params: { query: asked } }), [
+      'status',
+      'workspaceId',
+    ])}
+    columns={[CREATED, STATUS, WORKSPACE, ['Run', each => <code>{each.id}</code>], REASON]}
+  />
+)
 
-export function AnyAttempts() {
-  const status = useLocation().query.get('status') ?? ''
-  return (
-    <Anywhere<Schemas['AdminAttempt']>
-      tab="attempts"
-      what="Attempts"
-      lead="Attempts to send a message, in every workspace."
-      how="They appear when a flow or a broadcast sends a message."
-      filter={<Choice label="Status" name="status" value={status} options={OUTCOMES} />}
-      read={asked =>
-        got(
-          api.GET('/admin/delivery-attempts', {
-            params: {
-              query: { ...asked, status: (status || undefined) as Schemas['AdminAttempt']['status'] | undefined },
-            },
-          }),
-        )
-      }
-      columns={[
-        CREATED,
-        { name: 'Status', show: each => <Status value={each.status} /> },
-        WORKSPACE,
-        { name: 'Via', show: each => `${each.channel}${each.provider ? `, ${each.provider}` : ''}` },
-        { name: 'Message', show: each => <code>{each.messageId}</code> },
-        REASON,
-      ]}
-    />
-  )
-}
+export const AnyAttempts = () => (
+  <Anywhere
+    tab="attempts"
+    what="attempts"
+    lead="Attempts to send a message, in every workspace."
+    empty="They appear when a flow or a broadcast sends a message."
+    filter={<Choice name="status" options={OUTCOMES} />}
+    of={useNarrowed(
+      '/admin/delivery-attempts',
+      asked => api.GET('/admin/delivery-attempts', { params: { query: asked } }),
+      ['status', 'workspaceId'],
+    )}
+    columns={[
+      CREATED,
+      STATUS,
+      WORKSPACE,
+      ['Via', each => `${each.channel}${each.provider ? `, ${each.provider}` : ''}`],
+      ['Message', each => <code>{each.messageId}</code>],
+      REASON,
+    ]}
+  />
+)
 
-export function AnyAudit() {
-  const action = useLocation().query.get('action') ?? ''
-  return (
-    <Anywhere<Omit<Schemas['AdminAuditLog'], 'changes'>>
-      tab="audit"
-      what="Entries"
-      lead="Who did what, in every workspace."
-      how="They appear when a member or a program changes something."
-      filter={<Search label="Action" name="action" value={action} placeholder="workspace.suspended" />}
-      read={asked =>
-        got(api.GET('/admin/audit-logs', { params: { query: { ...asked, action: action || undefined } } }))
-      }
-      columns={[
-        { ...CREATED, name: 'Time' },
-        { name: 'Who', show: each => each.actor.name },
-        { name: 'Action', show: each => each.action.replaceAll('.', ' ').replaceAll('_', ' ') },
-        { name: 'Resource', show: each => <code>{each.resource.id}</code> },
-        WORKSPACE,
-      ]}
-    />
-  )
-}
+export const AnyAudit = () => (
+  <Anywhere
+    tab="audit"
+    what="entries"
+    lead="Who did what, in every workspace."
+    empty="They appear when a member or a program changes something."
+    filter={<Search name="action" placeholder="workspace.suspended" />}
+    of={useNarrowed('/admin/audit-logs', asked => api.GET('/admin/audit-logs', { params: { query: asked } }), [
+      'action',
+      'workspaceId',
+    ])}
+    columns={[
+      ['Time', CREATED[1]],
+      ['Who', each => each.actor.name],
+      ['Action', each => acted(each.action)],
+      ['Resource', each => <code>{each.resource.id}</code>],
+      WORKSPACE,
+    ]}
+  />
+)

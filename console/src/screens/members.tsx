@@ -1,9 +1,10 @@
 // Members and API keys, each with a role.
 import { useState } from 'preact/hooks'
 import { api, byId, got, settled, tagged, type Schemas } from '../api'
-import { fields, useAct, useDraft, useListed } from '../data'
+import { fields, useDraft, useListed } from '../data'
 import { useCan, useMe } from '../me'
-import { MOST, Sought } from '../sought'
+import { page } from '../names'
+import { Sought } from '../sought'
 import { Check, Confirm, Field, Form, Secret, Section, Status, Table, When } from '../ui'
 
 const ROLES = ['viewer', 'editor', 'admin', 'owner'] as const
@@ -15,17 +16,16 @@ function useGrantable(): readonly Role[] {
   return ROLES.slice(0, ROLES.findIndex(each => each === role) + 1)
 }
 
+/** What each role may, in the form of another's. */
+const ABOUT = 'Viewers see, editors change, admins also manage members, keys and channels, owners also the plan.'
 const choices = (roles: readonly Role[]) => roles.map(role => [role, role] as const)
 
 export function Members() {
-  const list = useListed(
-    cursor => got(api.GET('/memberships', { params: { query: { cursor, limit: MOST } } })),
-    ['members'],
-  )
+  const list = useListed(cursor => got(api.GET('/memberships', { params: { query: page(cursor) } })), ['members'])
   const may = useCan()('memberships:write')
   const roles = useGrantable()
   const [draft, set, forget] = useDraft('invitation', { email: '', role: 'editor' as Role })
-  const act = useAct()
+  const field = fields(draft, set)
   return (
     <>
       <Sought
@@ -36,26 +36,25 @@ export function Members() {
       >
         {found => (
           <Table
-            caption="Members"
+            what="members"
             of={found}
-            id={each => each.id}
-            empty={<p>No members yet. {may && 'Invite one below.'}</p>}
+            empty={may && 'Invite one below.'}
             columns={[
-              { name: 'Name', show: each => each.name ?? <span class="soft">invited</span> },
-              { name: 'Email', show: each => each.email ?? <span class="soft">hidden</span> },
-              {
-                name: 'Role',
-                show: each => (
+              ['Name', each => each.name ?? <span class="soft">invited</span>],
+              ['Email', each => each.email ?? <span class="soft">hidden</span>],
+              [
+                'Role',
+                each => (
                   <>
                     {each.role}
                     {each.role === 'editor' && each.sendsBroadcasts && ', sends broadcasts'}
                   </>
                 ),
-              },
-              { name: 'Status', show: each => <Status value={each.status} /> },
-              {
-                name: 'Actions',
-                show: each =>
+              ],
+              ['Status', each => <Status value={each.status} />],
+              [
+                'Actions',
+                each =>
                   may &&
                   roles.includes(each.role) && (
                     <span class="actions">
@@ -69,10 +68,7 @@ export function Members() {
                             : `Remove ${each.name ?? 'this member'}?`
                         }
                         sure={each.status === 'PENDING' ? 'Revoke' : 'Remove'}
-                        act={async () => {
-                          await got(api.DELETE('/memberships/{id}', byId(each.id)))
-                          await list.reload()
-                        }}
+                        act={() => got(api.DELETE('/memberships/{id}', byId(each.id))).then(list.reload)}
                       >
                         <p>
                           {each.status === 'PENDING'
@@ -82,7 +78,7 @@ export function Members() {
                       </Confirm>
                     </span>
                   ),
-              },
+              ],
             ]}
           />
         )}
@@ -90,8 +86,8 @@ export function Members() {
       {may && (
         <Section title="Invite">
           <Form
-            act={act}
             label="Send invitation"
+            success="The invitation is on its way."
             submit={async () => {
               await got(api.POST('/memberships/invitations', { body: draft }))
               forget({ ...draft, email: '' })
@@ -99,21 +95,8 @@ export function Members() {
             }}
           >
             <div class="columns">
-              <Field
-                label="Email"
-                type="email"
-                required
-                value={draft.email}
-                set={email => set({ email })}
-                pointer="/email"
-              />
-              <Field
-                label="Role"
-                value={draft.role}
-                set={role => set({ role: role as Role })}
-                options={choices(roles)}
-                pointer="/role"
-              />
+              <Field label="Email" type="email" required {...field('email')} />
+              <Field label="Role" {...field('role')} options={choices(roles)} hint={ABOUT} />
             </div>
           </Form>
         </Section>
@@ -165,6 +148,7 @@ function ChangeMember({
         value={shown.role}
         set={role => choose({ ...chosen, role: role as Role })}
         options={choices(roles)}
+        hint={ABOUT}
         pointer="/role"
       />
       {shown.role === 'editor' && (
@@ -180,14 +164,10 @@ function ChangeMember({
 }
 
 export function Keys() {
-  const list = useListed(
-    cursor => got(api.GET('/settings/api-keys', { params: { query: { cursor, limit: MOST } } })),
-    ['keys'],
-  )
+  const list = useListed(cursor => got(api.GET('/settings/api-keys', { params: { query: page(cursor) } })), ['keys'])
   const [draft, set, forget] = useDraft('key', { name: '', role: 'editor' as Role, expiresAt: '' })
   const field = fields(draft, set)
   const [made, setMade] = useState('')
-  const act = useAct()
   const may = useCan()('api_keys:write')
   const roles = useGrantable()
   return (
@@ -199,41 +179,37 @@ export function Keys() {
       >
         {found => (
           <Table
-            caption="API keys"
+            what="API keys"
             of={found}
-            id={each => each.id}
-            empty={<p>No API keys yet. Programs need one to use the API.</p>}
+            empty="Programs need one to use the API."
             columns={[
-              {
-                name: 'Name',
-                show: each => (
+              [
+                'Name',
+                each => (
                   <>
                     {each.name} <span class="soft">…{each.last4}</span>
                   </>
                 ),
-              },
-              { name: 'Role', show: each => each.role },
-              { name: 'Expires', show: each => <When at={each.expiresAt} none="never" /> },
-              { name: 'Created', show: each => <When at={each.createdAt} /> },
-              { name: 'Last used', show: each => <When at={each.lastUsedAt} none="never" relative /> },
-              {
-                name: 'Actions',
-                show: each =>
+              ],
+              ['Role', each => each.role],
+              ['Expires', each => <When at={each.expiresAt} none="never" />],
+              ['Created', each => <When at={each.createdAt} />],
+              ['Last used', each => <When at={each.lastUsedAt} none="never" relative />],
+              [
+                'Actions',
+                each =>
                   may && (
                     <Confirm
                       label="Revoke"
                       danger
                       title={`Revoke ${each.name}?`}
                       sure="Revoke"
-                      act={async () => {
-                        await got(api.DELETE('/settings/api-keys/{id}', byId(each.id)))
-                        await list.reload()
-                      }}
+                      act={() => got(api.DELETE('/settings/api-keys/{id}', byId(each.id))).then(list.reload)}
                     >
                       <p>Programs that use it are refused from now on.</p>
                     </Confirm>
                   ),
-              },
+              ],
             ]}
           />
         )}
@@ -241,7 +217,6 @@ export function Keys() {
       {may && (
         <Section title="New API key">
           <Form
-            act={act}
             label="Create key"
             submit={async () => {
               setMade(
@@ -259,13 +234,7 @@ export function Keys() {
           >
             <div class="columns">
               <Field label="Name" required hint="The program that uses it." {...field('name')} />
-              <Field
-                label="Role"
-                value={draft.role}
-                set={role => set({ role: role as Role })}
-                options={choices(roles)}
-                pointer="/role"
-              />
+              <Field label="Role" {...field('role')} options={choices(roles)} hint={ABOUT} />
               <Field
                 label="Expires"
                 type="datetime-local"

@@ -2,17 +2,16 @@
 import { useState } from 'preact/hooks'
 import { api, byId, got, type Schemas } from '../api'
 import { useDraft, useListed, useLoaded } from '../data'
-import { CREATED, Days, days } from '../days'
+import { Days } from '../days'
+import { ListScreen, useNarrowed } from '../lists'
 import { useCan } from '../me'
 import { ContactLink, useContactNames } from '../names'
-import { useLocation } from '../router'
 import { MEANING } from '../words'
 import {
   Choice,
   Confirm,
   Facts,
   Field,
-  Filters,
   Link,
   Screen,
   Search,
@@ -21,6 +20,7 @@ import {
   Shown,
   Status,
   Table,
+  Views,
   When,
 } from '../ui'
 import { Preview } from '../preview'
@@ -37,68 +37,54 @@ export const STATUSES = [
   'SUPPRESSED',
   'UNKNOWN',
 ] as const
-type State = (typeof STATUSES)[number]
 
 export function Messages() {
-  const { query } = useLocation()
-  const status = (query.get('status') || undefined) as State | undefined
-  const contactId = query.get('contactId') || undefined,
-    runId = query.get('runId') || undefined
-  const list = useListed(
-    cursor =>
-      got(api.GET('/messages', { params: { query: { status, contactId, runId, ...days(query), cursor, limit: 50 } } })),
-    [query.toString()],
+  const of = useNarrowed(
+    '/messages',
+    asked => api.GET('/messages', { params: { query: asked } }),
+    ['status', 'contactId', 'runId'],
     5000,
   )
-  const names = useContactNames((list.rows ?? []).map(each => each.contactId))
+  const names = useContactNames((of.rows ?? []).map(each => each.contactId))
   return (
-    <Screen title="Messages" lead="Every message, with its outcome. Unknown ones wait for your decision.">
-      <Filters
-        names={['contactId', 'runId', ...CREATED]}
-        more={
-          <>
-            <Search label="Contact" name="contactId" value={contactId ?? ''} placeholder="an ID" />
-            <Search label="Run" name="runId" value={runId ?? ''} placeholder="an ID" />
-            <Days />
-          </>
-        }
-      >
-        <Choice label="Status" name="status" value={status ?? ''} options={STATUSES} />
-      </Filters>
-      <Table
-        caption="Messages, newest first"
-        of={list}
-        id={each => each.id}
-        empty={
-          query.size ? (
-            <p>
-              No messages match. <Link to="/messages">Show all</Link>.
-            </p>
-          ) : (
-            <p>
-              No messages yet. Flows send them; see <Link to="/flows">Flows</Link>.
-            </p>
-          )
-        }
-        columns={[
-          {
-            name: 'Created',
-            show: each => (
-              <Link to={`/messages/${each.id}`}>
-                <When at={each.createdAt} />
-              </Link>
-            ),
-          },
-          { name: 'Status', show: each => <Status value={each.status} /> },
-          { name: 'Channel', show: each => each.channel },
-          { name: 'To', show: each => each.to ?? <span class="soft">not known yet</span> },
-          { name: 'Contact', show: each => (each.contactId ? <ContactLink id={each.contactId} names={names} /> : '–') },
-          { name: 'Reason', class: 'wide', show: each => <Sentence text={each.reason?.detail ?? ''} /> },
-        ]}
-      />
-    </Screen>
+    <ListScreen
+      title="Messages"
+      lead="Every message, with its outcome. Unknown ones wait for your decision."
+      of={of}
+      filters={<Choice name="status" options={STATUSES} />}
+      more={<OfContact />}
+      empty={
+        <>
+          Flows send them; see <Link to="/flows">Flows</Link>.
+        </>
+      }
+      columns={[
+        [
+          'Created',
+          each => (
+            <Link to={`/messages/${each.id}`}>
+              <When at={each.createdAt} />
+            </Link>
+          ),
+        ],
+        ['Status', each => <Status value={each.status} />],
+        ['Channel', each => each.channel],
+        ['To', each => each.to ?? <span class="soft">not known yet</span>],
+        ['Contact', each => (each.contactId ? <ContactLink id={each.contactId} names={names} /> : '–')],
+        ['Reason', each => <Sentence text={each.reason?.detail ?? ''} />, 'wide'],
+      ]}
+    />
   )
 }
+
+/** Filters of messages, in the sandbox, too. */
+export const OfContact = () => (
+  <>
+    <Search label="Contact" name="contactId" placeholder="an ID" />
+    <Search label="Run" name="runId" placeholder="an ID" />
+    <Days />
+  </>
+)
 
 type Known = Pick<Schemas['Message'], 'id' | 'status' | 'resendable'>
 
@@ -118,10 +104,7 @@ function Acts({ message, done }: { message: Known; done: () => Promise<void> }) 
       label="Send again"
       title="Send this message again?"
       sure="Send again"
-      act={async () => {
-        await got(api.POST('/messages/{id}/resend', byId(message.id)))
-        await done()
-      }}
+      act={() => got(api.POST('/messages/{id}/resend', byId(message.id))).then(done)}
     >
       <p>A new attempt is made with the same content, to the contact’s current address.</p>
     </Confirm>
@@ -169,11 +152,7 @@ export function Message({ id }: { id: string }) {
   ) // which may bounce yet
   const names = useContactNames([message.value?.contactId ?? null])
   return (
-    <Screen
-      title="Message"
-      lead={<code>{id}</code>}
-      actions={message.value && <Acts message={message.value} done={message.reload} />}
-    >
+    <Screen title="Message" id={id} actions={message.value && <Acts message={message.value} done={message.reload} />}>
       <Shown of={message}>
         {value => (
           <>
@@ -225,15 +204,7 @@ export function Content({ id, content }: { id: string; content: Record<string, s
           <span class="soft">Subject</span> <b class="subject">{content.subject}</b>
         </p>
       )}
-      {parts.length > 1 && (
-        <div class="views" role="group" aria-label="Show as">
-          {parts.map(name => (
-            <button key={name} type="button" aria-pressed={name === shown} onClick={() => setPart(name)}>
-              {name === 'html' ? 'HTML' : name}
-            </button>
-          ))}
-        </div>
-      )}
+      {parts.length > 1 && <Views label="Show as" of={{ html: 'HTML', text: 'Text' }} value={shown} set={setPart} />}
       {shown === 'html' ? (
         <Preview of={{ messageId: id }} />
       ) : shown ? (
@@ -265,16 +236,15 @@ function Attempts({ id, status }: { id: string; status: string }) {
   )
   return (
     <Table
-      caption="Attempts, newest first"
+      what="attempts"
       of={list}
-      id={each => each.id}
-      empty={<p>No attempts yet. The first is made once the message is due and nothing holds it back.</p>}
+      empty="The first is made once the message is due and nothing holds it back."
       columns={[
-        { name: 'Attempt', show: each => each.number },
-        { name: 'Status', show: each => <Status value={each.status} /> },
-        {
-          name: 'Provider',
-          show: each => (
+        ['Attempt', each => each.number],
+        ['Status', each => <Status value={each.status} />],
+        [
+          'Provider',
+          each => (
             <>
               {each.provider ?? '–'}
               {each.providerMessageId && (
@@ -285,11 +255,10 @@ function Attempts({ id, status }: { id: string; status: string }) {
               )}
             </>
           ),
-        },
-        {
-          name: 'History',
-          class: 'wide',
-          show: each => (
+        ],
+        [
+          'History',
+          each => (
             <ol class="plain">
               {each.events.map((event, index) => (
                 <li key={index}>
@@ -304,7 +273,8 @@ function Attempts({ id, status }: { id: string; status: string }) {
               ))}
             </ol>
           ),
-        },
+          'wide',
+        ],
       ]}
     />
   )

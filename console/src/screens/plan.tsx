@@ -2,7 +2,7 @@
 import { api, got, type Schemas } from '../api'
 import { useAct, useLoaded, type Loaded } from '../data'
 import { useCan } from '../me'
-import { Button, Confirm, Facts, Refused, Section, Shown, When } from '../ui'
+import { Button, Confirm, Facts, Refused, Rows, Section, Shown, When } from '../ui'
 
 type Current = Schemas['CurrentPlan']
 type Name = Current['plan']
@@ -59,7 +59,9 @@ function Others({ of, set }: { of: Current; set: Loaded<Current>['set'] }) {
       location.assign(checkoutUrl)
     })
   const change = async (plan: Name) => set(await got(api.PATCH('/billing/plan', { body: { plan } })))
-  const choice = ({ plan }: Current['available'][number], rank: number) => {
+  const choice = (each: Current['available'][number]) => {
+    const { plan } = each,
+      rank = of.available.indexOf(each)
     if (plan === of.nextPlan && isLeaving)
       return (
         <>
@@ -96,32 +98,21 @@ function Others({ of, set }: { of: Current; set: Loaded<Current>['set'] }) {
   return (
     <Section title="Plans">
       <Refused problem={act.problem} />
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Plan</th>
-            <th scope="col">Price</th>
-            <th scope="col">Contacts</th>
-            <th scope="col">Messages per month</th>
-            <th scope="col">
-              <span class="unseen">Choose</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {of.available.map((each, rank) => (
-            <tr key={each.plan}>
-              <td data-name="Plan">{each.plan}</td>
-              <td data-name="Price">
-                {(each.price / 100).toLocaleString(undefined, { style: 'currency', currency: each.currency })}
-              </td>
-              <td data-name="Contacts">{limit(each.limits.contacts)}</td>
-              <td data-name="Messages per month">{limit(each.limits.messagesPerMonth)}</td>
-              <td>{choice(each, rank)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <Rows
+        caption="Plans"
+        of={of.available}
+        id={each => each.plan}
+        columns={[
+          ['Plan', each => each.plan],
+          [
+            'Price',
+            each => (each.price / 100).toLocaleString(undefined, { style: 'currency', currency: each.currency }),
+          ],
+          ['Contacts', each => limit(each.limits.contacts)],
+          ['Messages per month', each => limit(each.limits.messagesPerMonth)],
+          ['Actions', choice],
+        ]}
+      />
     </Section>
   )
 }

@@ -1,12 +1,13 @@
 // Requests to a webhook: accepted, repeated or refused, and why; the body as a tree of paths.
 import { useState } from 'preact/hooks'
-import { api, byId, got, type Schemas } from '../api'
-import { useListed, useLoaded } from '../data'
-import { CREATED, Days, days } from '../days'
+import { api, byId, got } from '../api'
+import { useLoaded } from '../data'
+import { Days } from '../days'
 import { parse, tried } from '../exact'
+import { useNarrowed } from '../lists'
 import { useCan } from '../me'
 import type { Kind } from '../names'
-import { go, useLocation } from '../router'
+import { go } from '../router'
 import {
   Choice,
   Confirm,
@@ -24,55 +25,46 @@ import {
   When,
 } from '../ui'
 
-export function RequestTable({ of, id }: { of: Kind; id: string }) {
-  const { query } = useLocation()
-  const outcome = (query.get('outcome') || undefined) as Schemas['WebhookRequest']['outcome'] | undefined
-  const code = query.get('code') || undefined
-  const list = useListed(
-    cursor => {
-      const asked = { params: { path: { id }, query: { outcome, code, ...days(query), cursor, limit: 50 } } }
-      return got(api.GET(`/${of}/{id}/webhook-requests`, asked))
-    },
-    [of, id, query.toString()],
+export function RequestTable({ of, id, isHook }: { of: Kind; id: string; isHook: boolean }) {
+  const list = useNarrowed(
+    `/${of}/{id}/webhook-requests`,
+    query => api.GET(`/${of}/{id}/webhook-requests`, { params: { path: { id }, query } }),
+    ['outcome', 'code'],
     2500,
   )
   return (
     <>
       <Filters
-        names={['code', ...CREATED]}
         more={
           <>
-            <Search label="Refusal code" name="code" value={code ?? ''} placeholder="such as contact_not_found" />
+            <Search label="Refusal code" name="code" placeholder="such as contact_not_found" />
             <Days />
           </>
         }
       >
-        <Choice label="Outcome" name="outcome" value={outcome ?? ''} options={['ACCEPTED', 'REPEATED', 'REFUSED']} />
+        <Choice name="outcome" options={['ACCEPTED', 'REPEATED', 'REFUSED']} />
       </Filters>
       <Table
-        caption="Requests, newest first"
+        what="requests"
         of={list}
-        id={each => each.id}
         empty={
-          query.size ? (
-            <p>No requests match.</p>
-          ) : (
-            <p>No requests yet. Send an event to the webhook URL on the overview; it appears here at once.</p>
-          )
+          isHook
+            ? 'Send an event to the webhook URL on the overview; it appears here at once.'
+            : 'No webhook starts this flow; its trigger says what does.'
         }
         columns={[
-          {
-            name: 'Received',
-            show: each => (
+          [
+            'Received',
+            each => (
               <Link to={`/requests/${each.id}`}>
                 <When at={each.createdAt} />
               </Link>
             ),
-          },
-          { name: 'Outcome', show: each => <Status value={each.outcome} /> },
-          { name: 'Status', show: each => each.status },
-          { name: 'Run', show: each => (each.runId ? <Link to={`/runs/${each.runId}`}>run</Link> : '–') },
-          { name: 'Reason', class: 'wide', show: each => each.detail ?? '' },
+          ],
+          ['Outcome', each => <Status value={each.outcome} />],
+          ['Status', each => each.status],
+          ['Run', each => (each.runId ? <Link to={`/runs/${each.runId}`}>run</Link> : '–')],
+          ['Reason', each => each.detail ?? '', 'wide'],
         ]}
       />
     </>
@@ -96,7 +88,7 @@ export function Request({ id }: { id: string }) {
   return (
     <Screen
       title="Request"
-      lead={<code>{id}</code>}
+      id={id}
       actions={
         request.value?.outcome === 'REFUSED' &&
         can('runs:write') && (

@@ -1,8 +1,9 @@
 // Runs: what happened to each event, step by step, and why.
 import { useEffect, useRef } from 'preact/hooks'
 import { api, byId, exactly, got, type Schemas } from '../api'
-import { useListed, useLoaded, type Listed, type Loaded } from '../data'
-import { CREATED, Days, days } from '../days'
+import { useLoaded, type Listed, type Loaded } from '../data'
+import { Days } from '../days'
+import { ListScreen, useNarrowed } from '../lists'
 import { useCan } from '../me'
 import {
   ContactLink,
@@ -15,13 +16,12 @@ import {
   useSegmentNames,
   type FlowName,
 } from '../names'
-import { go, useLocation } from '../router'
+import { go, useFilter } from '../router'
 import { ADVICE, KINDS, OPERATORS } from '../words'
 import {
   Choice,
   Confirm,
   Facts,
-  Filters,
   Json,
   Link,
   Screen,
@@ -30,9 +30,9 @@ import {
   Sentence,
   Shown,
   Status,
-  Table,
   When,
   plural,
+  type Tabled,
 } from '../ui'
 import { MessageCard } from './messages'
 
@@ -97,95 +97,65 @@ export function useNaming(texts: readonly string[]) {
 }
 
 export function Runs() {
-  const { query } = useLocation()
-  const of = (name: string) => query.get(name) ?? ''
-  const filters = {
-    status: (of('status') || undefined) as Run['status'] | undefined,
-    messageStatus: (of('messageStatus') || undefined) as (typeof TROUBLES)[number] | undefined,
-    contactId: of('contactId') || undefined,
-    workflowId: of('flow').startsWith('wf') ? of('flow') : undefined,
-    automationId: of('flow') && !of('flow').startsWith('wf') ? of('flow') : undefined,
-    ...days(query),
-  }
-  const all = useFlowChoice(of('flow'))
-  const list = useListed(
-    cursor => got(api.GET('/runs', { params: { query: { ...filters, cursor, limit: 50 } } })),
-    [query.toString()],
+  const flow = useFilter('flow')
+  const all = useFlowChoice(flow)
+  const list = useNarrowed(
+    '/runs',
+    asked => {
+      const of = flow.startsWith('wf') ? { workflowId: flow } : flow ? { automationId: flow } : {}
+      return api.GET('/runs', { params: { query: { ...asked, ...of } } })
+    },
+    ['status', 'messageStatus', 'contactId'],
     5000,
   )
-  const isNarrow = [...query.keys()].length > 0
   return (
-    <Screen title="Runs" lead="Every accepted event starts a run; see what became of each.">
-      <Filters
-        names={['contactId', ...CREATED]}
-        more={
-          <>
-            <Search label="Contact" name="contactId" value={of('contactId')} placeholder="an ID" />
-            <Days />
-          </>
-        }
-      >
-        <Choice label="Status" name="status" value={of('status')} options={STATUSES} />
-        <Choice label="Message" name="messageStatus" value={of('messageStatus')} options={TROUBLES} />
-        <Choice label="Flow" name="flow" value={of('flow')} options={options(all)} growing={all} />
-      </Filters>
-      <RunTable
-        list={list}
-        all={all}
-        empty={
-          isNarrow ? (
-            <p>
-              No runs match. <Link to="/runs">Show all</Link>.
-            </p>
-          ) : (
-            <p>
-              No runs yet. A run starts when an event arrives at a flow’s webhook, or manually on a{' '}
-              <Link to="/flows">flow</Link>.
-            </p>
-          )
-        }
-      />
-    </Screen>
+    <ListScreen
+      title="Runs"
+      lead="Every accepted event starts a run; see what became of each."
+      filters={
+        <>
+          <Choice name="status" options={STATUSES} />
+          <Choice label="Message" name="messageStatus" options={TROUBLES} />
+          <Choice name="flow" options={options(all)} growing={all} />
+        </>
+      }
+      more={
+        <>
+          <Search label="Contact" name="contactId" placeholder="an ID" />
+          <Days />
+        </>
+      }
+      empty={
+        <>
+          A run starts when an event arrives at a flow’s webhook, or manually on a <Link to="/flows">flow</Link>.
+        </>
+      }
+      {...useRunTable(list, all)}
+    />
   )
 }
 
-export function RunTable({
-  list,
-  all,
-  empty,
-}: {
-  list: Listed<Schemas['RunSummary']>
-  all: Listed<FlowName>
-  empty: preact.ComponentChildren
-}) {
-  const flows = useFlowNames(all, list.rows ?? [])
-  const names = useContactNames((list.rows ?? []).map(run => run.contactId))
-  return (
-    <Table
-      caption="Runs, newest first"
-      of={list}
-      id={run => run.id}
-      empty={empty}
-      columns={[
-        {
-          name: 'Started',
-          show: run => (
-            <Link to={`/runs/${run.id}`}>
-              <When at={run.createdAt} />
-            </Link>
-          ),
-        },
-        { name: 'Status', show: run => <Status value={run.status} /> },
-        { name: 'Flow', show: run => <FlowLink run={run} names={flows} /> },
-        { name: 'Contact', show: run => <ContactLink id={run.contactId} names={names} /> },
-        {
-          name: 'Reason',
-          class: 'wide',
-          show: run => <Sentence text={run.reason?.detail ?? waiting(run.waitingFor)} />,
-        },
-      ]}
-    />
-  )
+/** What a table of runs shows, with the names of their flows, which are looked for in `all`, and contacts. */
+export function useRunTable(of: Listed<Schemas['RunSummary']>, all: Listed<FlowName>): Tabled<Schemas['RunSummary']> {
+  const flows = useFlowNames(all, of.rows ?? [])
+  const names = useContactNames((of.rows ?? []).map(run => run.contactId))
+  return {
+    of,
+    columns: [
+      [
+        'Started',
+        run => (
+          <Link to={`/runs/${run.id}`}>
+            <When at={run.createdAt} />
+          </Link>
+        ),
+      ],
+      ['Status', run => <Status value={run.status} />],
+      ['Flow', run => <FlowLink run={run} names={flows} />],
+      ['Contact', run => <ContactLink id={run.contactId} names={names} />],
+      ['Reason', run => <Sentence text={run.reason?.detail ?? waiting(run.waitingFor)} />, 'wide'],
+    ],
+  }
 }
 
 const pause = (run: Run) =>
@@ -208,7 +178,7 @@ export function Run({ id }: { id: string }) {
   return (
     <Screen
       title="Run"
-      lead={<code>{id}</code>}
+      id={id}
       actions={
         run.value &&
         may && (
@@ -217,10 +187,7 @@ export function Run({ id }: { id: string }) {
               <Confirm
                 label="Retry"
                 title="Retry this run?"
-                act={async () => {
-                  await got(api.POST('/runs/{id}/retry', path))
-                  await run.reload()
-                }}
+                act={() => got(api.POST('/runs/{id}/retry', path)).then(run.reload)}
               >
                 <p>
                   It enters the failed step again, in version {run.value.version} of its flow. What was already done is
@@ -249,10 +216,7 @@ export function Run({ id }: { id: string }) {
                 danger
                 title="Cancel this run?"
                 leave="Keep run"
-                act={async () => {
-                  await got(api.POST('/runs/{id}/cancel', path))
-                  await run.reload()
-                }}
+                act={() => got(api.POST('/runs/{id}/cancel', path)).then(run.reload)}
               >
                 <p>It ends at its current step. Waiting messages are not sent; what is already being sent arrives.</p>
               </Confirm>
@@ -346,7 +310,7 @@ export const Passed = ({
 
 function StepItem({ step, reload }: { step: Step; reload: () => Promise<void> }) {
   const item = useRef<HTMLLIElement>(null)
-  const isMeant = useLocation().query.get('step') === step.nodeId // by whoever leads here
+  const isMeant = useFilter('step') === step.nodeId // by whoever leads here
   useEffect(() => {
     if (isMeant) item.current?.scrollIntoView({ block: 'center' })
   }, [isMeant])

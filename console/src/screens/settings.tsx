@@ -26,13 +26,27 @@ const PARTS = [
   ['plan', 'Plan', 'billing:read', () => <Plan />],
 ] as const
 
+const ABOUT: Record<string, string> = {
+  workspace: 'Its name and sender, and how much marketing a contact gets.',
+  account: 'Your own address, password and workspaces.',
+  members: 'Who works here, and what each may do.',
+  'sign-in': 'Whose people join by your company’s sign-in.',
+  keys: 'With a key, a program of yours uses the API.',
+  channels: 'Through whom messages are sent.',
+  endpoints: 'Programs of yours that are told what happens here.',
+  suppressions: 'Addresses to which nothing is sent.',
+  topics: 'Subjects of marketing that contacts choose one by one.',
+  audit: 'Who changed what, and when.',
+  plan: 'What this workspace may use, and has used.',
+}
+
 export function Settings({ part }: { part: string }) {
   const may = useCan()
   const { role } = useMe()
   const mine = PARTS.filter(([, , needs]) => !needs || may(needs))
   const [, name, needs, show] = PARTS.find(([key]) => key === part) ?? PARTS[0]!
   return (
-    <Screen title={name} lead="Settings">
+    <Screen title={name} lead={ABOUT[part]}>
       <nav class="tabs" aria-label="Settings">
         {mine.map(([key, label]) => (
           <Link key={key} to={`/settings/${key}`} aria-current={key === part ? 'page' : undefined}>

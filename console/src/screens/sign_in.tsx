@@ -1,17 +1,18 @@
 // The ways in: a password, single sign-on, a new account, a forgotten password.
 import { useState } from 'preact/hooks'
 import { api, got } from '../api'
-import { fields, useAct, useDraft } from '../data'
+import { fields, useDraft } from '../data'
 import { at, begin, has, Refusal, signIn } from '../session'
 import { Field, Form, Link, Refused, Screen } from '../ui'
 
+const EMAIL = { label: 'Email', type: 'email', autocomplete: 'username', required: true } as const
+
 export function SignInForm({ done }: { done: () => void }) {
   const [draft, change, forget] = useDraft('sign-in', { email: '' })
+  const field = fields(draft, change)
   const [password, setPassword] = useState('')
-  const act = useAct()
   return (
     <Form
-      act={act}
       label="Sign in"
       submit={async () => {
         await signIn({ email: draft.email, password })
@@ -20,15 +21,7 @@ export function SignInForm({ done }: { done: () => void }) {
         done()
       }}
     >
-      <Field
-        label="Email"
-        type="email"
-        autocomplete="username"
-        required
-        value={draft.email}
-        set={email => change({ email })}
-        pointer="/email"
-      />
+      <Field {...EMAIL} {...field('email')} />
       <Field
         label="Password"
         type="password"
@@ -80,12 +73,10 @@ export function Register({ done }: { done: () => void }) {
   const [draft, change, forget] = useDraft('register', { name: '', email: '', workspaceName: '' })
   const field = fields(draft, change)
   const [password, setPassword] = useState('')
-  const act = useAct()
   return (
     <main class="alone">
       <Screen title="Create an account" lead="With your own workspace">
         <Form
-          act={act}
           label="Create account"
           submit={async () => {
             await begin('/auth/register', { ...draft, password })
@@ -101,7 +92,7 @@ export function Register({ done }: { done: () => void }) {
             hint="The name of your company or project."
             {...field('workspaceName')}
           />
-          <Field label="Email" type="email" autocomplete="username" required {...field('email')} />
+          <Field {...EMAIL} {...field('email')} />
           <Field
             label="Password"
             type="password"
@@ -123,8 +114,8 @@ export function Register({ done }: { done: () => void }) {
 
 export function Forgotten() {
   const [draft, change, forget] = useDraft('sign-in', { email: '' })
+  const field = fields(draft, change)
   const [sent, setSent] = useState('')
-  const act = useAct()
   return (
     <main class="alone">
       <Screen title="Forgot password">
@@ -132,7 +123,6 @@ export function Forgotten() {
           <p role="status">If {sent} has an account, an email with a link is on its way. The link works for an hour.</p>
         ) : (
           <Form
-            act={act}
             label="Send link"
             submit={async () => {
               await got(api.POST('/auth/password/forgot', { body: { email: draft.email } }))
@@ -140,15 +130,7 @@ export function Forgotten() {
               forget()
             }}
           >
-            <Field
-              label="Email"
-              type="email"
-              autocomplete="username"
-              required
-              value={draft.email}
-              set={email => change({ email })}
-              pointer="/email"
-            />
+            <Field {...EMAIL} {...field('email')} />
           </Form>
         )}
         <p>

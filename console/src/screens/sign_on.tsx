@@ -1,7 +1,8 @@
 // Single sign-on: the domains whose people join the workspace when they sign in for the first time.
 import { api, got } from '../api'
-import { useAct, useDraft, useListed } from '../data'
+import { fields, useDraft, useListed } from '../data'
 import { useCan } from '../me'
+import { page } from '../names'
 import { has } from '../session'
 import { useState } from 'preact/hooks'
 import { Confirm, Field, Form, Link, Section, Table, When } from '../ui'
@@ -17,12 +18,9 @@ const claim = (domain: string, role: Role) =>
 
 export function SignOn() {
   const list = useListed(() => got(api.GET('/settings/sign-in-domains')), [])
-  const members = useListed(
-    cursor => got(api.GET('/memberships', { params: { query: { cursor, limit: 200 } } })),
-    ['members'],
-  )
+  const members = useListed(cursor => got(api.GET('/memberships', { params: { query: page(cursor) } })), ['members'])
   const [draft, set, forget] = useDraft('sign-in-domain', { domain: '', role: 'viewer' as Role })
-  const act = useAct()
+  const field = fields(draft, set)
   const may = useCan()('workspaces:write')
   return (
     <>
@@ -33,22 +31,21 @@ export function SignOn() {
         Anyone who signs in there for the first time, with an address at one of these domains, joins this workspace.
       </p>
       <Table
-        caption="Domains"
+        what="domains"
         of={list}
         id={each => each.domain}
-        empty={<p>No domains claimed: people join by invitation.</p>}
+        none="No domains claimed: people join by invitation."
         columns={[
-          { name: 'Domain', show: each => each.domain },
-          { name: 'Role', show: each => each.role },
-          {
-            name: 'Claimed by',
-            show: each =>
-              members.rows?.find(one => one.userId === each.claimedBy)?.name ?? <code>{each.claimedBy}</code>,
-          },
-          { name: 'Since', show: each => <When at={each.createdAt} /> },
-          {
-            name: 'Actions',
-            show: each =>
+          ['Domain', each => each.domain],
+          ['Role', each => each.role],
+          [
+            'Claimed by',
+            each => members.rows?.find(one => one.userId === each.claimedBy)?.name ?? <code>{each.claimedBy}</code>,
+          ],
+          ['Since', each => <When at={each.createdAt} />],
+          [
+            'Actions',
+            each =>
               may && (
                 <span class="actions">
                   <ChangeRole key={each.role} of={each} done={list.reload} />
@@ -56,12 +53,11 @@ export function SignOn() {
                     label="Release"
                     danger
                     title={`Release ${each.domain}?`}
-                    act={async () => {
-                      await got(
+                    act={() =>
+                      got(
                         api.DELETE('/settings/sign-in-domains/{domain}', { params: { path: { domain: each.domain } } }),
-                      )
-                      await list.reload()
-                    }}
+                      ).then(list.reload)
+                    }
                   >
                     <p>
                       People who sign in from there for the first time no longer join this workspace. Members from there
@@ -70,13 +66,12 @@ export function SignOn() {
                   </Confirm>
                 </span>
               ),
-          },
+          ],
         ]}
       />
       {may && (
         <Section title="Claim a domain">
           <Form
-            act={act}
             label="Claim domain"
             submit={async () => {
               await claim(draft.domain.trim(), draft.role)
@@ -95,17 +90,9 @@ export function SignOn() {
                     <Link to="/settings/account">Account</Link>.
                   </>
                 }
-                value={draft.domain}
-                set={domain => set({ domain })}
-                pointer="/domain"
+                {...field('domain')}
               />
-              <Field
-                label="Role of new members"
-                value={draft.role}
-                set={role => set({ role: role as Role })}
-                options={ROLES}
-                pointer="/role"
-              />
+              <Field label="Role of new members" {...field('role')} options={ROLES} />
             </div>
           </Form>
         </Section>

@@ -1,12 +1,13 @@
 // Templates: what messages say, with a preview through the renderer that sends them.
 import { useRef, useState } from 'preact/hooks'
 import { api, byId, got, settled, tagged, type Schemas } from '../api'
-import { handOver, useAct, useDraft, useListed, useLoaded, useStored, useTyped } from '../data'
-import { CHANGED, Days, days } from '../days'
-import { First } from '../errors'
+import { fields, handOver, useAct, useDraft, useLoaded, useStored, useTyped, type Edited } from '../data'
+import { CHANGED, Days } from '../days'
+import { errorsIn, First, refusalOf } from '../errors'
 import { objectOf, same } from '../exact'
+import { ListScreen, useNarrowed } from '../lists'
 import { useCan } from '../me'
-import { UsedBy, meant, options, useTopics } from '../names'
+import { UsedBy, Whom, meant, options, useTopics } from '../names'
 import { go, useLocation } from '../router'
 import { Refusal } from '../session'
 import {
@@ -14,15 +15,14 @@ import {
   Confirm,
   Facts,
   Field,
-  Filters,
+  Findings,
   Form,
   JsonText,
   Link,
+  Opened,
   Screen,
   Section,
   Shown,
-  Status,
-  Table,
   When,
 } from '../ui'
 import { Unsaved } from '../unsaved'
@@ -31,16 +31,12 @@ import { Code } from '../code'
 import { Paths, useLastBox } from '../paths'
 import { Preview } from '../preview'
 import { TestMail } from '../test_mail'
+import { CHANNELS } from '../words'
 
 type Stored = Schemas['Template']
 type Written = Schemas['WritableTemplate']
 /** A text that was checked, and what was found. */
 type Checked = Schemas['TemplateCheck'] & { template: Written }
-const CHANNELS = [
-  ['email', 'email'],
-  ['sms', 'SMS'],
-  ['whatsapp', 'WhatsApp'],
-] as const
 const CATEGORIES = [
   ['transactional', 'transactional: about something the contact did'],
   ['marketing', 'marketing: with a way to unsubscribe'],
@@ -90,65 +86,31 @@ export function sample(variables: readonly string[]): string {
   return JSON.stringify(root, null, 2)
 }
 
-export function Templates() {
-  const { query } = useLocation()
-  const list = useListed(
-    cursor => got(api.GET('/templates', { params: { query: { ...days(query), cursor, limit: 50 } } })),
-    [query.toString()],
-  )
-  const may = useCan()('templates:write')
-  return (
-    <Screen
-      title="Templates"
-      lead="The content of messages, in Liquid."
-      actions={
-        may && (
-          <Link class="button primary" to="/templates/new">
-            New template
-          </Link>
-        )
-      }
-    >
-      <Filters>
-        <Days of={CHANGED} />
-      </Filters>
-      <Table
-        caption="Templates, newest first"
-        of={list}
-        id={each => each.id}
-        empty={
-          query.size ? (
-            <p>
-              No templates match. <Link to="/templates">Show all</Link>.
-            </p>
-          ) : (
-            <p>No templates yet. {may && <Link to="/templates/new">Create one</Link>}</p>
-          )
-        }
-        columns={[
-          { name: 'Name', show: each => <Link to={`/templates/${each.id}`}>{each.name}</Link> },
-          { name: 'Channel', show: each => each.channel },
-          { name: 'Category', show: each => each.category },
-          { name: 'Version', show: each => each.version },
-          { name: 'Updated', show: each => <When at={each.updatedAt} /> },
-        ]}
-      />
-    </Screen>
-  )
-}
+export const Templates = () => (
+  <ListScreen
+    title="Templates"
+    lead="What messages say, with places that are filled in for each contact."
+    one="template"
+    needs="templates:write"
+    filters={<Days of={CHANGED} />}
+    of={useNarrowed('/templates', asked => api.GET('/templates', { params: { query: asked } }))}
+    columns={[
+      ['Name', each => <Link to={`/templates/${each.id}`}>{each.name}</Link>],
+      ['Channel', each => each.channel],
+      ['Category', each => each.category],
+      ['Version', each => each.version],
+      ['Updated', each => <When at={each.updatedAt} />],
+    ]}
+  />
+)
 
-export const NewTemplate = () => <Editor stored={null} tag="" again={null} />
+export const NewTemplate = () => <Editor />
 
-export function Template({ id }: { id: string }) {
-  const template = useStored(() => tagged(api.GET('/templates/{id}', byId(id))), [id])
-  if (template.value === null)
-    return (
-      <Screen title="Template">
-        <Shown of={template}>{() => null}</Shown>
-      </Screen>
-    )
-  return <Editor stored={template.value.value} tag={template.value.tag} again={template.again} />
-}
+export const Template = ({ id }: { id: string }) => (
+  <Opened title="Template" of={useStored(() => tagged(api.GET('/templates/{id}', byId(id))), [id])}>
+    {edited => <Editor {...edited} />}
+  </Opened>
+)
 
 /** The parts stand beside its name: no part is called so. Variables are pairs, as JSON. */
 type Draft = { name: string; channel: string; category: string; topicId: string } & Record<string, string>
@@ -173,12 +135,13 @@ const kept = (pairs: readonly Pair[]) => (pairs.length ? JSON.stringify(pairs) :
 const pairsOf = (draft: Draft): Pair[] =>
   draft.channel === 'whatsapp' && draft.variables ? (JSON.parse(draft.variables) as Pair[]) : []
 
-function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; again: (() => Promise<Stored>) | null }) {
+function Editor({ stored, tag, again }: Partial<Edited<Stored>>) {
   const { query } = useLocation()
   const initial: Draft = stored
     ? drafted(stored)
     : { name: '', channel: query.get('channel') ?? 'email', category: 'transactional', topicId: '' }
   const [draft, change, forget, held] = useDraft<Draft>(`template.${stored?.id ?? 'new'}`, initial, tag)
+  const field = fields(draft, change)
   const act = useAct()
   const box = useLastBox()
   const may = useCan()('templates:write')
@@ -208,7 +171,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
     [JSON.stringify(template)],
   )
   const sound = useRef<Checked | null>(null)
-  if (checked.value && !checked.value.findings.some(each => each.severity === 'error')) sound.current = checked.value
+  if (checked.value && !errorsIn(checked.value.findings).length) sound.current = checked.value
   const save = async () => {
     const twice = given.find(([name], index) => given.findIndex(other => other[0] === name) < index)
     if (twice)
@@ -245,12 +208,6 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
     parts.some(([name, , rows]) => each.pointer === `/content/${name}` && (rows || each.severity === 'error')) ||
     (each.severity === 'error' && given.some(([name]) => each.pointer === variableAt(name)))
   const others = findings.filter(each => !isAtField(each))
-  const wrong = new Refusal(
-    0,
-    '',
-    '',
-    findings.filter(each => each.severity === 'error'),
-  )
   const variables = checked.value?.variables ?? NO_VARIABLES
   /** What a refusal says of the text takes the place of what was found in it. */
   const submit = () =>
@@ -265,7 +222,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
   return (
     <Screen
       title={stored?.name ?? 'New template'}
-      lead={stored && <code>{stored.id}</code>}
+      id={stored?.id}
       actions={
         stored &&
         may && (
@@ -298,18 +255,10 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
           <Texts of={stored} />
         ) : (
           <div onFocusIn={box.onFocusIn}>
-            <Form act={act} label={stored ? 'Save' : 'Create template'} submit={submit}>
-              <Field label="Name" required value={draft.name} set={name => change({ name })} pointer="/name" />
+            <Form act={act} label={stored ? 'Save' : 'Create template'} success="Saved." submit={submit}>
+              <Field label="Name" required {...field('name')} />
               <div class="columns">
-                {!stored && (
-                  <Field
-                    label="Channel"
-                    value={draft.channel}
-                    set={channel => change({ channel })}
-                    options={CHANNELS}
-                    pointer="/channel"
-                  />
-                )}
+                {!stored && <Field label="Channel" {...field('channel')} options={Object.entries(CHANNELS)} />}
                 <Field
                   label="Category"
                   value={draft.category}
@@ -319,7 +268,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
                 />
                 {draft.category === 'marketing' && <Topic draft={draft} set={topicId => change({ topicId })} />}
               </div>
-              <First problem={wrong}>
+              <First problem={refusalOf(findings)}>
                 {parts.map(([name, label, rows]) => {
                   const control = {
                     label,
@@ -346,15 +295,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
                   />
                 )}
               </First>
-              {others.length > 0 && (
-                <ul class="plain">
-                  {others.map((finding, index) => (
-                    <li key={index}>
-                      <Status value={finding.severity} /> {finding.message}
-                    </li>
-                  ))}
-                </ul>
-              )}
+              <Findings of={others} />
               {variables.length > 0 && (
                 <p class="hint">
                   Uses{' '}
@@ -376,7 +317,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
             <p class="note">
               Your changes could not be checked: {checked.problem.message}
               {sound.current && ' The preview shows the text before them.'}{' '}
-              <Button class="small" onClick={() => void checked.reload()}>
+              <Button small onClick={() => void checked.reload()}>
                 Check again
               </Button>
             </p>
@@ -452,7 +393,7 @@ function Variables({ of, set }: { of: readonly Pair[]; set: (pairs: readonly Pai
           />
           <p class="buttons">
             <Button
-              class="small"
+              small
               aria-label={`Remove variable ${name || index + 1}`}
               onClick={() => set(of.filter((_, place) => place !== index))}
             >
@@ -462,7 +403,7 @@ function Variables({ of, set }: { of: readonly Pair[]; set: (pairs: readonly Pai
         </div>
       ))}
       <p class="buttons">
-        <Button class="small" onClick={() => set([...of, [free(of), '']])}>
+        <Button small onClick={() => set([...of, [free(of), '']])}>
           Add variable
         </Button>
       </p>
@@ -513,13 +454,7 @@ function Rendered({ of, id, isBehind }: { of: Checked; id: string; isBehind: boo
       {isBehind && <p class="note">Your text has an error, which is marked. This is how it was without it.</p>}
       <Form act={act} label="Update preview" submit={show}>
         <First problem={act.problem ?? shown.problem}>
-          <Field
-            label="Contact"
-            hint="Email address, name or ID. Empty: nobody in particular."
-            value={contactId}
-            set={contactId => change({ contactId })}
-            pointer="/contactId"
-          />
+          <Whom value={contactId} set={contactId => change({ contactId })} hint="Empty: nobody in particular." />
         </First>
         <JsonText
           label="Event (JSON)"
@@ -541,9 +476,9 @@ function Rendered({ of, id, isBehind }: { of: Checked; id: string; isBehind: boo
                   <>
                     <div class="views" role="group" aria-label="Width">
                       {[360, 700].map(each => (
-                        <button key={each} type="button" aria-pressed={each === width} onClick={() => setWidth(each)}>
+                        <Button key={each} aria-pressed={each === width} onClick={() => setWidth(each)}>
                           {each} px
-                        </button>
+                        </Button>
                       ))}
                     </div>
                     <Preview of={{ html: part.rendered ?? '' }} width={width} />

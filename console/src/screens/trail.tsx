@@ -1,10 +1,12 @@
 // The audit trail, where the plan has one.
 import { useState } from 'preact/hooks'
 import { api, download, got, type Schemas } from '../api'
-import { useAct, useListed, useLoaded } from '../data'
-import { Days, days } from '../days'
+import { useAct, useLoaded } from '../data'
+import { Days } from '../days'
+import { useNarrowed } from '../lists'
 import { narrow, useLocation } from '../router'
-import { Button, Filters, Link, Refused, Search, Shown, Status, Table, When } from '../ui'
+import { Button, Changes, Filters, Link, Refused, Search, Shown, Status, Table, When, Press } from '../ui'
+import { acted } from '../words'
 
 /** Not asked for on a plan that does not have it. */
 export function Audit() {
@@ -27,34 +29,21 @@ export function Audit() {
 function Trail() {
   const [verdict, setVerdict] = useState<Schemas['AuditLogsVerification'] | null>(null)
   const act = useAct()
-  const { query } = useLocation()
-  const of = (name: string) => query.get(name) || undefined
-  const filters = {
-    action: of('action'),
-    actor: of('actor'),
-    resourceId: of('resourceId'),
-    resourceType: of('resourceType'),
-    ...days(query),
-  }
-  const list = useListed(
-    cursor => got(api.GET('/audit-logs', { params: { query: { ...filters, cursor, limit: 50 } } })),
-    [query.toString()],
-  )
+  const list = useNarrowed('/audit-logs', asked => api.GET('/audit-logs', { params: { query: asked } }), [
+    'action',
+    'actor',
+    'resourceId',
+    'resourceType',
+  ])
   return (
     <>
       <p class="buttons">
-        <Button
-          disabled={act.busy}
-          onClick={() => void act.run(async () => setVerdict(await got(api.GET('/audit-logs/verify'))))}
-        >
+        <Press act={act} work={async () => setVerdict(await got(api.GET('/audit-logs/verify')))}>
           Verify trail
-        </Button>
-        <Button
-          disabled={act.busy}
-          onClick={() => void act.run(() => download('/audit-logs/export', 'audit-logs.ndjson'))}
-        >
+        </Press>
+        <Press act={act} work={() => download('/audit-logs/export', 'audit-logs.ndjson')}>
           Export all
-        </Button>
+        </Press>
       </p>
       <Refused problem={act.problem} />
       {verdict && (
@@ -71,42 +60,25 @@ function Trail() {
         </p>
       )}
       <Filters>
-        <Search label="Action" name="action" value={filters.action ?? ''} placeholder="contact.created" />
-        <Search label="Resource" name="resourceId" value={filters.resourceId ?? ''} placeholder="an ID" />
-        <Search label="Resource type" name="resourceType" value={filters.resourceType ?? ''} placeholder="contact" />
+        <Search name="action" placeholder="contact.created" />
+        <Search label="Resource" name="resourceId" placeholder="an ID" />
+        <Search label="Resource type" name="resourceType" placeholder="contact" />
         <Days />
-        {filters.actor && <Button onClick={() => narrow({ actor: '' })}>By anyone</Button>}
+        {useLocation().query.has('actor') && <Button onClick={() => narrow({ actor: '' })}>By anyone</Button>}
       </Filters>
       <Table
-        caption="Entries, newest first"
+        what="entries"
         of={list}
-        id={each => each.id}
-        empty={
-          query.size ? (
-            <p>
-              No entries match. <Link to="/settings/audit">Show all</Link>
-            </p>
-          ) : (
-            <p>No changes yet. They appear when a member or a program changes something.</p>
-          )
-        }
+        empty="They appear when a member or a program changes something."
         columns={[
-          { name: 'Time', show: each => <When at={each.createdAt} /> },
-          {
-            name: 'Who',
-            show: ({ actor }) =>
-              actor.id ? <Link to={`/settings/audit?actor=${actor.id}`}>{actor.name}</Link> : actor.name,
-          },
-          { name: 'Action', show: each => each.action.replaceAll('.', ' ').replaceAll('_', ' ') },
-          { name: 'Resource', show: each => <code>{each.resource.id}</code> },
-          {
-            name: 'Changes',
-            class: 'wide',
-            show: each =>
-              Object.entries(each.changes ?? {})
-                .map(([name, [before, after]]) => `${name}: ${JSON.stringify(before)} → ${JSON.stringify(after)}`)
-                .join('; '),
-          },
+          ['Time', each => <When at={each.createdAt} />],
+          [
+            'Who',
+            ({ actor }) => (actor.id ? <Link to={`/settings/audit?actor=${actor.id}`}>{actor.name}</Link> : actor.name),
+          ],
+          ['Action', each => acted(each.action)],
+          ['Resource', each => <code>{each.resource.id}</code>],
+          ['Changes', each => <Changes of={each.changes ?? {}} />, 'wide'],
         ]}
       />
     </>

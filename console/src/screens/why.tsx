@@ -3,7 +3,7 @@ import { api, exactly, got, type Schemas } from '../api'
 import { useLoaded, type Listed } from '../data'
 import { begins } from '../days'
 import { ContactLink, merged, options, useBroadcasts, useContactNames, type FlowName } from '../names'
-import { narrow, useLocation } from '../router'
+import { narrow, useFilter } from '../router'
 import { ADVICE, textsOf } from '../words'
 import { Choice, Facts, Filters, Json, Link, Screen, Section, Shown, When } from '../ui'
 import { flowPath } from './flows'
@@ -33,9 +33,8 @@ const about = (id: string): About =>
   id === 'all' ? {} : id.startsWith('bro_') ? { broadcastId: id } : { definitionId: id }
 
 export function WhyNot({ contactId, all }: { contactId: string; all: Listed<FlowName> }) {
-  const { query } = useLocation()
-  const why = query.get('why') ?? '',
-    since = query.get('since') ?? ''
+  const why = useFilter('why'),
+    since = useFilter('since')
   const sent = useBroadcasts(why.startsWith('bro_') ? why : '')
   const both = merged<Choosable>(all, {
     ...sent,
@@ -47,7 +46,6 @@ export function WhyNot({ contactId, all }: { contactId: string; all: Listed<Flow
         <Choice
           label="Flow or broadcast"
           name="why"
-          value={why}
           any="choose one"
           options={[['all', 'all flows'], ...options(both)]}
           growing={both}
@@ -133,7 +131,7 @@ export function Event({ id }: { id: string }) {
   )
   const names = useContactNames([event.value?.contactId ?? null])
   return (
-    <Screen title={event.value?.name ?? 'Event'} lead={<code>{id}</code>}>
+    <Screen title={event.value?.name ?? 'Event'} id={id}>
       <Shown of={event}>
         {value => (
           <>

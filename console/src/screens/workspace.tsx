@@ -9,7 +9,7 @@ import { useCan, useMe } from '../me'
 import { leave } from '../session'
 import { Check, Confirm, Facts, Field, Form, Section, Several, Shown, Zones, ZONES } from '../ui'
 import { Unsaved } from '../unsaved'
-import { CHANNELS } from '../words'
+import { CHANNELS, DAYS } from '../words'
 
 export function Workspace() {
   const workspace = useStored(() => tagged(api.GET('/settings/workspace')), [])
@@ -37,10 +37,7 @@ function Close({ of }: { of: Schemas['Workspace'] }) {
           danger
           title={`Delete ${of.name}?`}
           sure="Delete permanently"
-          act={async () => {
-            await got(api.DELETE('/settings/workspace', { body: { name } }))
-            await leave()
-          }}
+          act={() => got(api.DELETE('/settings/workspace', { body: { name } })).then(leave)}
         >
           <p>
             Its contacts, flows, templates, messages and members are deleted with it, its keys stop working, and its
@@ -57,16 +54,6 @@ function Close({ of }: { of: Schemas['Workspace'] }) {
       </p>
     </Section>
   )
-}
-
-const DAYS = {
-  mon: 'Monday',
-  tue: 'Tuesday',
-  wed: 'Wednesday',
-  thu: 'Thursday',
-  fri: 'Friday',
-  sat: 'Saturday',
-  sun: 'Sunday',
 }
 
 const some = (chosen: readonly string[] | undefined, of: Record<string, string>, all: string) =>
@@ -165,6 +152,7 @@ function WorkspaceForm({
     <Form
       act={{ ...act, problem }}
       label="Save"
+      success="Saved."
       submit={async () => {
         await settled(
           got(
@@ -199,6 +187,7 @@ function WorkspaceForm({
         <Field label="Time zone" required list={ZONES} {...field('timezone')} hint="Such as Europe/Berlin." />
         <Field
           label="Country"
+          placeholder="DE"
           {...field('country')}
           hint="Two letters; phone numbers without a country code are read as of this country."
         />
@@ -210,26 +199,9 @@ function WorkspaceForm({
           {...field('retentionDays')}
           hint="Empty: the operator’s default."
         />
-        <Field
-          label="Sender name"
-          value={draft.fromName}
-          set={fromName => set({ fromName })}
-          pointer="/sender/fromName"
-        />
-        <Field
-          label="Sender address"
-          type="email"
-          value={draft.fromEmail}
-          set={fromEmail => set({ fromEmail })}
-          pointer="/sender/fromEmail"
-        />
-        <Field
-          label="Reply-to address"
-          type="email"
-          value={draft.replyTo}
-          set={replyTo => set({ replyTo })}
-          pointer="/sender/replyTo"
-        />
+        <Field label="Sender name" {...field('fromName', '/sender/fromName')} />
+        <Field label="Sender address" type="email" {...field('fromEmail', '/sender/fromEmail')} />
+        <Field label="Reply-to address" type="email" {...field('replyTo', '/sender/replyTo')} />
       </div>
       <Field label="Postal address" rows={3} {...field('postalAddress')} hint="Marketing emails have to show one." />
       <fieldset class="group">
@@ -240,72 +212,48 @@ function WorkspaceForm({
             label="Messages per contact, at most"
             type="number"
             min="1"
-            value={draft.mostMessages}
-            set={mostMessages => set({ mostMessages })}
-            pointer="/frequencyCap/limit"
+            {...field('mostMessages', '/frequencyCap/limit')}
             hint="Empty: no limit."
           />
-          <Length label="Within" value={draft.within} set={within => set({ within })} pointer="/frequencyCap/window" />
+          <Length label="Within" {...field('within', '/frequencyCap/window')} />
           <Field
             label="Counted on"
-            value={draft.countedOn}
-            set={countedOn => set({ countedOn })}
+            {...field('countedOn', '/frequencyCap/channel')}
             options={[
               ['', 'all channels'],
               ['email', 'email only'],
               ['sms', 'SMS only'],
               ['whatsapp', 'WhatsApp only'],
             ]}
-            pointer="/frequencyCap/channel"
           />
           <Field
             label="Quiet from"
             type="time"
-            value={draft.quietFrom}
-            set={quietFrom => set({ quietFrom })}
-            pointer="/quietHours/from"
+            {...field('quietFrom', '/quietHours/from')}
             hint="Messages wait until quiet hours end."
           />
           <Field
             label="Quiet until"
             type="time"
-            value={draft.quietUntil}
-            set={quietUntil => set({ quietUntil })}
-            pointer="/quietHours/to"
+            {...field('quietUntil', '/quietHours/to')}
             hint="The same time as above: the whole day."
           />
           <Field
             label="In whose time zone"
-            value={draft.byClock}
-            set={byClock => set({ byClock: byClock as Draft['byClock'] })}
+            {...field('byClock', '/quietHours/timezone')}
             options={[
               ['contact', 'the contact’s'],
               ['workspace', 'the workspace’s'],
             ]}
-            pointer="/quietHours/timezone"
           />
           <Length
             label="Drop messages that wait longer than"
-            value={draft.maxWait}
-            set={maxWait => set({ maxWait })}
-            pointer="/quietHours/maxWait"
+            {...field('maxWait', '/quietHours/maxWait')}
             hint="Empty: nothing is dropped."
           />
         </div>
-        <Several
-          label="Quiet on"
-          options={CHANNELS}
-          chosen={draft.quietOn}
-          set={quietOn => set({ quietOn })}
-          pointer="/quietHours/channels"
-        />
-        <Several
-          label="Starting on"
-          options={DAYS}
-          chosen={draft.quietDays}
-          set={quietDays => set({ quietDays })}
-          pointer="/quietHours/days"
-        />
+        <Several label="Quiet on" options={CHANNELS} {...field('quietOn', '/quietHours/channels')} />
+        <Several label="Starting on" options={DAYS} {...field('quietDays', '/quietHours/days')} />
       </fieldset>
       <Check label="Pause all sending: messages wait until you turn this off" {...field('sendingPaused')} />
     </Form>
