@@ -39,3 +39,6 @@ export function valuesOf(text: string, before: Values = {}): Values {
       }),
   )
 }
+
+/** The same text, on whose last line a value of this name begins. */
+export const begun = (text: string, name: string): string => `${text.trimEnd()}\n${linesOf({ [name]: '' })}`.trimStart()

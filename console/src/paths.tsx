@@ -1,9 +1,10 @@
 // The paths that a template can read: of the contact, the workspace and, flow by flow, of what came to its webhook.
 import { useRef, useState } from 'preact/hooks'
-import { api, byId, got } from './api'
 import { useLoaded } from './data'
-import { useFlows, useUsed, type Kind } from './names'
+import { useFlows, useUsed } from './names'
+import { Offered } from './offered'
 import { Field, Shown, step } from './ui'
+import { triggerPath, webhookSchema } from './webhooks'
 
 const ALWAYS = [
   'contact.firstName',
@@ -15,19 +16,6 @@ const ALWAYS = [
   'unsubscribeUrl',
   'preferencesUrl',
 ]
-const MOST = 100
-
-/** The path in a run of what is at this path of a request: a key in brackets has no dot before it. */
-export const triggerPath = (path: string) => `trigger${path.startsWith('[') ? '' : '.'}${path}`
-
-export const webhookSchema = (of: Kind, id: string) => {
-  const asked = byId(id)
-  return got(
-    of === 'workflows'
-      ? api.GET('/workflows/{id}/webhook-schema', asked)
-      : api.GET('/automations/{id}/webhook-schema', asked),
-  )
-}
 
 /** Remembers the box that was typed into last, below the element that these listen on. */
 export function useLastBox() {
@@ -54,6 +42,7 @@ export function Paths({ last }: { last: { current: Element | null } }) {
   const flows = useFlows()
   const [chosen, setChosen] = useState('')
   const [isOpen, setOpen] = useState(false)
+  const [isLost, setLost] = useState(false)
   const own = useUsed(isOpen).fields.map(each => step('contact.metadata', each.name))
   const hooks = (flows.rows ?? []).filter(each => each.triggerSource === 'inbound_webhook')
   const flow = hooks.find(each => each.id === chosen)
@@ -63,19 +52,16 @@ export function Paths({ last }: { last: { current: Element | null } }) {
     [flow?.id],
   )
   const insert = (path: string) => {
-    if (last.current?.isConnected) insertInto(last.current, `{{${path}}}`)
+    const box = last.current?.isConnected ? last.current : null
+    setLost(!box)
+    if (box) insertInto(box, `{{${path}}}`)
   }
-  const button = (path: string, title?: string) => (
-    <li key={path}>
-      <button type="button" class="small" title={title} onClick={() => insert(path)}>
-        {path}
-      </button>
-    </li>
-  )
   return (
     <details class="given" onToggle={() => setOpen(true)}>
       <summary>Insert a value</summary>
-      <p class="hint">It is inserted at the cursor.</p>
+      <p class={isLost ? 'odd' : 'hint'} role="status">
+        {isLost ? 'Click into the text first, where it belongs.' : 'It is inserted at the cursor.'}
+      </p>
       <Field
         label="Flow"
         value={chosen}
@@ -83,21 +69,21 @@ export function Paths({ last }: { last: { current: Element | null } }) {
         growing={flows}
         options={[['', 'none: contact and workspace only'], ...hooks.map(each => [each.id, each.name] as const)]}
       />
-      <ul class="plain paths">{[...ALWAYS, ...own].map(path => button(path))}</ul>
+      <Offered of={[...ALWAYS, ...own].map(path => [path] as const)} choose={insert} />
       {flow && (
         <Shown of={found}>
           {paths =>
             paths.length ? (
-              <ul class="plain paths">
-                {paths
-                  .slice(0, MOST)
-                  .map(each =>
-                    button(
+              <Offered
+                of={paths.map(
+                  each =>
+                    [
                       triggerPath(each.path),
                       `${JSON.stringify(each.example)}, in ${Math.round(each.presence * 100)} % of requests`,
-                    ),
-                  )}
-              </ul>
+                    ] as const,
+                )}
+                choose={insert}
+              />
             ) : (
               <p class="empty">Its webhook has received nothing yet.</p>
             )

@@ -1,7 +1,7 @@
 import './page'
 import { deepEqual, equal } from 'node:assert/strict'
 import { test } from 'node:test'
-import { linesOf, valuesOf } from '../src/lines'
+import { begun, linesOf, valuesOf } from '../src/lines'
 
 const FIELDS = {
   address: '1 Tea Street\nUlm',
@@ -54,4 +54,10 @@ test('a field that was true can be made false, and a number another one', () => 
 
 test('a name without a value is an empty text, and an empty line is nothing', () => {
   deepEqual(valuesOf('plan\n\n  \ncity ='), { plan: '', city: '' })
+})
+
+test('a line begins for a name, below what is there', () => {
+  equal(begun('', 'plan'), 'plan = ')
+  equal(begun('plan = pro\n\n', 'a = b'), 'plan = pro\n"a = b" = ')
+  deepEqual(valuesOf(`${begun('plan = pro', ' odd')}x`), { plan: 'pro', ' odd': 'x' })
 })

@@ -1,7 +1,7 @@
 // The form beside the canvas: the members of one card, and where its ports lead.
 import { KINDS } from '../words'
 import { Button, Field } from '../ui'
-import { Members, Typed, words } from './form'
+import { Members, Typed, said, words } from './form'
 import { TRIGGER, portsOf, type Schema } from './kinds'
 import {
   at,
@@ -53,11 +53,7 @@ export function Inspector(props: Props) {
   return (
     <>
       <h2 tabIndex={-1}>{KINDS[card.kind] ?? words(card.kind)}</h2>
-      {kind && (
-        <p class="hint">
-          {kind.about.split('`').map((part, place) => (place % 2 ? <code key={place}>{part}</code> : part))}
-        </p>
-      )}
+      {kind && <p class="hint">{said(kind.about)}</p>}
       {found.map(each => (
         <p key={each.code} class={each.severity === 'error' ? 'wrong' : 'odd'}>
           {each.message}
@@ -85,7 +81,7 @@ export function Inspector(props: Props) {
               return undefined
             }}
           />
-          {['branch', 'wait_for', 'add_tag', 'remove_tag'].includes(card.kind) && (
+          {['branch', 'wait_for', 'add_tag', 'remove_tag', 'update_contact'].includes(card.kind) && (
             <Known of={props.of} id={props.id} isHook={doc.trigger.source === 'inbound_webhook'} />
           )}
           <Members
@@ -102,10 +98,10 @@ export function Inspector(props: Props) {
       <p class="buttons">
         {!free && card.kind !== TRIGGER && (
           <>
-            <Button class="small" disabled={index === 0} onClick={() => edit(moved(doc, card, -1))}>
+            <Button small disabled={index === 0} onClick={() => edit(moved(doc, card, -1))}>
               Move up
             </Button>
-            <Button class="small" disabled={index >= siblings - 1} onClick={() => edit(moved(doc, card, 1))}>
+            <Button small disabled={index >= siblings - 1} onClick={() => edit(moved(doc, card, 1))}>
               Move down
             </Button>
           </>
@@ -149,7 +145,7 @@ function Ways({ doc, card, seen, all, free, edit, aim }: Props) {
             )}
             <p class="hint">
               {about[port] && `${words(about[port].split('`').join(''))}. `}
-              <Button class="small" aria-label={`Add here, after ${port}`} onClick={() => aim({ id: card.id, port })}>
+              <Button small aria-label={`Add here, after ${port}`} onClick={() => aim({ id: card.id, port })}>
                 Add here
               </Button>
             </p>

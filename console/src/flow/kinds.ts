@@ -1,5 +1,6 @@
 // The kinds of steps, their members and ports, as GET /definition-schema describes them.
 import { raw } from '../api'
+import { once } from '../data'
 
 export interface Schema {
   $ref?: string
@@ -62,16 +63,9 @@ function read(document: { $defs: Record<string, Schema> }): Kinds {
   }
 }
 
-let known: Promise<Kinds> | null = null
-
+const reading = once()
 /** Read once per tab: it changes with the version of the service alone. */
-export const kinds = () =>
-  (known ??= raw('/definition-schema')
-    .then(async answer => read(await answer.json()))
-    .catch(error => {
-      known = null
-      throw error
-    }))
+export const kinds = () => reading('', async () => read(await (await raw('/definition-schema')).json()))
 
 export const portsOf = (all: Kinds, kind: string): Ports =>
   kind === TRIGGER ? OF_TRIGGER : (all.all.get(kind)?.ports ?? NONE)

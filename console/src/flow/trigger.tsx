@@ -1,19 +1,18 @@
 // The form of a trigger: what starts runs, for which contact, and when.
-import { useState } from 'preact/hooks'
-import { useLoaded } from '../data'
 import { Later } from '../later'
 import { Length } from '../lengths'
-import { linesOf, valuesOf } from '../lines'
 import { List, Names, useUsed, type Kind } from '../names'
-import { triggerPath, webhookSchema } from '../paths'
+import { triggerPath, useWebhookSchema } from '../webhooks'
 import { SOURCES } from '../words'
-import { Check, Field, step } from '../ui'
+import { Button, Check, Field, step } from '../ui'
 import { PATHS } from './conditions'
-import { Members, Typed, textOf, words, type Finding } from './form'
+import { DEFAULTS, Members, SETTABLE, said, textOf, type Finding } from './form'
 import { plain, type Kinds } from './kinds'
 import { placeOf, put, type Doc, type Json } from './model'
 
-const timing = () => import('./occasions') // loaded once it is wanted
+// Loaded once they are wanted.
+const timing = () => import('./occasions')
+const greeting = () => import('./newcomer')
 
 export interface OfTrigger {
   doc: Doc
@@ -37,7 +36,6 @@ const OF_SOURCE: Record<string, string[]> = {
   date: ['graceWindow'],
   schedule: ['segmentId', 'graceWindow'],
 }
-const DEFAULTS = ['firstName', 'lastName', 'timezone', 'locale'] as const
 const OF_CONTACTS = [
   'email',
   'phone',
@@ -52,21 +50,20 @@ const OF_CONTACTS = [
 
 /** What would find a contact in the requests that came, best first. */
 function Proposed({ of, id, use }: { of: Kind; id: string; use: (lookup: Json) => void }) {
-  const found = useLoaded(async () => (await webhookSchema(of, id)).lookups.slice(0, 4), [of, id])
-  if (!found.value?.length) return null
+  const found = useWebhookSchema(of, id)?.lookups.slice(0, 4)
+  if (!found?.length) return null
   return (
     <>
       <p class="hint">In received requests, a contact would be found by</p>
       <ul class="plain">
-        {found.value.map(({ contactLookup, contactPath, metadataField, share }) => (
+        {found.map(({ contactLookup, contactPath, metadataField, share }) => (
           <li key={contactPath + contactLookup}>
-            <button
-              type="button"
-              class="small"
+            <Button
+              small
               onClick={() => use({ contactLookup, contactPath, ...(metadataField ? { metadataField } : {}) })}
             >
               {contactLookup.replace('_', ' ')} at {contactPath}
-            </button>{' '}
+            </Button>{' '}
             <span class="soft">{Math.round(share * 100)} %</span>
           </li>
         ))}
@@ -77,17 +74,18 @@ function Proposed({ of, id, use }: { of: Kind; id: string; use: (lookup: Json) =
 
 /** Proposes what contacts have and did, and to conditions also what came to the webhook. */
 export function Known({ of, id, isHook }: { of: Kind; id: string; isHook: boolean }) {
-  const came = useLoaded(async () => (isHook ? (await webhookSchema(of, id)).paths : []), [of, id, isHook]),
+  const came = useWebhookSchema(of, id, isHook),
     used = useUsed()
   const paths = [
     ...OF_CONTACTS.map(name => `contact.${name}`),
     ...used.fields.map(each => step('contact.metadata', each.name)),
-    ...(came.value ?? []).map(each => triggerPath(each.path)),
+    ...(came?.paths ?? []).map(each => triggerPath(each.path)),
   ]
   return (
     <>
       <Names of={used} />
       <List id={PATHS} of={paths} />
+      <List id={SETTABLE} of={['email', 'phone', ...DEFAULTS, ...used.fields.map(each => `metadata.${each.name}`)]} />
     </>
   )
 }
@@ -106,9 +104,7 @@ function Reentry({ value, set }: { value: unknown; set: (reentry: unknown) => vo
     <>
       <Field
         label="May a contact go through again?"
-        value={
-          after !== null ? 'after' : value === 'always' || value === undefined || value === null ? '' : textOf(value)
-        }
+        value={after !== null ? 'after' : value === 'always' || value == null ? '' : textOf(value)}
         options={AGAIN}
         set={chosen => set(chosen === 'after' ? { after: 'P7D' } : chosen || undefined)}
         pointer="/trigger/reentry"
@@ -150,7 +146,7 @@ export function Trigger({ doc, all, findings, edit, secret, setSecret, hasSecret
         value={source}
         set={chosen => set({ ...trigger, source: chosen })}
         pointer="/trigger/source"
-        hint={schema?.description}
+        hint={said(schema?.description ?? '')}
         options={[...new Set([...all.triggers.keys(), source])].map(each => [each, SOURCES[each] ?? each] as const)}
       />
       {source === 'date' && <Later load={timing} show={({ DateOf }) => <DateOf {...shared} />} />}
@@ -185,71 +181,18 @@ export function Trigger({ doc, all, findings, edit, secret, setSecret, hasSecret
             pointer="/trigger/createContact"
           />
           {trigger.createContact === true && (
-            <NewContact
-              defaults={(trigger.contactDefaults ?? {}) as Json}
-              set={next => set(put(trigger, ['contactDefaults'], next))}
+            <Later
+              load={greeting}
+              show={({ NewContact }) => (
+                <NewContact
+                  defaults={(trigger.contactDefaults ?? {}) as Json}
+                  set={next => set(put(trigger, ['contactDefaults'], next))}
+                />
+              )}
             />
           )}
         </>
       )}
     </>
-  )
-}
-
-/** What a contact has that the trigger makes. */
-function NewContact({ defaults, set }: { defaults: Json; set: (defaults: Json | undefined) => void }) {
-  const change = (name: string, value: unknown) => {
-    const next = put(defaults, [name], value === '' ? undefined : value)
-    set(Object.keys(next).length ? next : undefined)
-  }
-  const metadata = (defaults.metadata ?? {}) as Json
-  const [before] = useState(metadata) // on the way to "false" there is "fals"
-  return (
-    <fieldset class="group">
-      <legend>New contacts start with</legend>
-      <p class="hint">
-        Such as <code>{'{{trigger.data.name}}'}</code>.
-      </p>
-      {DEFAULTS.map(name => (
-        <Field
-          key={name}
-          label={words(name)}
-          value={typeof defaults[name] === 'string' ? defaults[name] : ''}
-          set={text => change(name, text)}
-          pointer={`/trigger/contactDefaults/${name}`}
-        />
-      ))}
-      <Typed
-        label="Tags"
-        rows={2}
-        text={Array.isArray(defaults.tags) ? defaults.tags.join('\n') : ''}
-        pointer="/trigger/contactDefaults/tags"
-        hint="One per line."
-        read={text => {
-          const tags = text
-            .split('\n')
-            .map(tag => tag.trim())
-            .filter(Boolean)
-          change('tags', tags.length ? tags : undefined)
-        }}
-      />
-      <Typed
-        label="Custom fields"
-        rows={2}
-        text={linesOf(metadata)}
-        pointer="/trigger/contactDefaults/metadata"
-        hint="One per line: name = value"
-        read={text => {
-          const now = valuesOf(
-            text
-              .split('\n')
-              .filter(line => line.includes('='))
-              .join('\n'),
-            before,
-          )
-          change('metadata', Object.keys(now).length ? now : undefined)
-        }}
-      />
-    </fieldset>
   )
 }

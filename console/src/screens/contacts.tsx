@@ -21,6 +21,7 @@ import {
   useFlowNames,
   useUsed,
 } from '../names'
+import { InUse } from '../offered'
 import { go, useLocation, useFilter } from '../router'
 import {
   Button,
@@ -247,12 +248,14 @@ function ContactFields({ draft, change }: { draft: Draft; change: (changes: Part
         ))}
       </div>
       <Field label="Tags" rows={3} hint="One per line." {...field('tags')} />
-      <Field
-        label="Custom fields"
-        rows={3}
-        hint="One per line: name = value. In double quotes, \n is a new line. A new true or false is no text unless it is in quotes, and what was a number stays one."
-        {...field('metadata')}
-      />
+      <InUse text={draft.metadata} set={metadata => change({ metadata })}>
+        <Field
+          label="Custom fields"
+          rows={3}
+          hint="One per line: name = value. In double quotes, \n is a new line. A new true or false is no text unless it is in quotes, and what was a number stays one."
+          {...field('metadata')}
+        />
+      </InUse>
     </>
   )
 }

@@ -1,7 +1,7 @@
 import './page'
 import { equal } from 'node:assert/strict'
 import { test } from 'node:test'
-import { triggerPath } from '../src/paths'
+import { triggerPath } from '../src/webhooks'
 
 const PATHS = {
   'data.plan': 'trigger.data.plan',
