@@ -328,6 +328,7 @@ def test_two_people_change_a_flow_and_neither_loses_work(
     box(page, "tag").click()
     page.get_by_label("Tag", exact=True).fill("mine again")
     meanwhile = refused(page, url)
+    meanwhile.wait_for()  # theirs is read once the save was refused
     page.get_by_role("button", name="Discard changes").click()  # and theirs is what there is
     expect(meanwhile).to_have_count(0)
     box(page, "exit").wait_for()
