@@ -94,6 +94,17 @@ class Dates:
             return None
         return _occasion(self.read, self.zone, self.offset, self.time_of_day, years)
 
+    def moments(self, after: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+        """Its times in this zone, from shortly before a moment on."""
+        # A day before: two local times may be one moment, or a local time two.
+        local = after.astimezone(zone).replace(tzinfo=None) - DAY
+        try:
+            begin = local.replace(year=local.year + YEARS)
+        except ValueError:  # after 2055
+            return
+        for found in self.after(begin):
+            yield calendar.instant(found.replace(year=found.year - YEARS), zone)
+
     def after(self, moment: datetime) -> Iterator[datetime]:
         """The occasions after that, in their order."""
         years = self._years_at(moment)  # those before it are half a year ago
@@ -257,21 +268,10 @@ def _first(
 
 
 def _times(rules: Sequence[Rule], after: datetime, zone: ZoneInfo) -> Iterator[datetime]:
-    for moment in heapq.merge(*(_moments(rule, after, zone) for rule in rules)):
+    for moment in heapq.merge(*(rule.moments(after, zone) for rule in rules)):
         if moment > after:
             yield moment
             after = moment
-
-
-def _moments(rule: Rule, after: datetime, zone: ZoneInfo) -> Iterator[datetime]:
-    # A day before: two local times may be one moment, or a local time two.
-    local = after.astimezone(zone).replace(tzinfo=None) - DAY
-    try:
-        begin = local.replace(year=local.year + YEARS)
-    except ValueError:  # after 2055
-        return
-    for found in rule.after(begin):
-        yield calendar.instant(found.replace(year=found.year - YEARS), zone)
 
 
 _LENGTHS = {"WEEKLY": 7 * DAY, "DAILY": DAY, "HOURLY": timedelta(hours=1)}
@@ -286,12 +286,23 @@ class Rule:
     frequency: str
     interval: int = 1
 
+    def moments(self, after: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+        """Its times in this zone, from shortly before a moment on."""
+        # A day before: two local times may be one moment, or a local time two.
+        local = after.astimezone(zone).replace(tzinfo=None) - DAY
+        try:
+            begin = local.replace(year=local.year + YEARS)
+        except ValueError:  # after 2055
+            return
+        for found in self.after(begin):
+            yield calendar.instant(found.replace(year=found.year - YEARS), zone)
+
     def after(self, moment: datetime) -> Iterator[datetime]:
-        recurrence = self.recurrence.replace(dtstart=self._begin(moment))
+        recurrence = self.recurrence.replace(dtstart=self.begin(moment))
         found: Iterator[datetime] = recurrence.xafter(moment)
         return found
 
-    def _begin(self, moment: datetime) -> datetime:
+    def begin(self, moment: datetime) -> datetime:
         """A beginning shortly before a moment, by whole intervals after BEGIN: the rule counts the
         same ones from there, and what it leaves open is the same, for a year, a month, a week, a
         day or an hour begins there, too."""

@@ -87,7 +87,7 @@ async def page_by_walking(
             ORDER BY l.contact_id DESC
             LIMIT :limit
             """
-    return await contacts.newest(db, sql, workspace_id=workspace_id, limit=limit, **values)
+    return await contacts.newest(db, sql, {**values, "limit": limit}, workspace_id=workspace_id)
 
 
 async def page_by_sorting(
@@ -119,9 +119,8 @@ async def page_by_sorting(
         WHERE c.workspace_id = :workspace_id AND c.id = ANY(:ids)
         LIMIT :limit
         """,
+        {"ids": ids, "limit": limit},
         workspace_id=workspace_id,
-        ids=ids,
-        limit=limit,
     )
     return rows, rest or (ids[-1] if len(ids) == limit else None)
 

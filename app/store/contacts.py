@@ -242,10 +242,11 @@ async def by_ids(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[C
 
 
 async def newest(
-    db: Handle, found: str, /, *, workspace_id: str, **values: Any
+    db: Handle, narrowed: str, values: Mapping[str, Any], *, workspace_id: str
 ) -> tuple[list[Contact], str | None]:
-    """The contacts that a query finds, as `c.*`, newest first, as far as they fill a page. Where
-    that leaves out some, the second value is the id below which they are, and None otherwise."""
+    """The contacts that a query with these values finds, as `c.*`, newest first, as far as they
+    fill a page. Where that leaves out some, the second value is the id below which they are, and
+    None otherwise."""
     rows = await db.fetch_all_as(
         Contact,
         f"""
@@ -257,7 +258,7 @@ async def newest(
                                  FROM contact_tags t
                                  WHERE t.workspace_id = :workspace_id
                                    AND t.contact_id = newest.id), 0) AS bytes
-              FROM ({found}) newest) newest
+              FROM ({narrowed}) newest) newest
         ORDER BY newest.id DESC
         """,
         workspace_id=workspace_id,

@@ -198,10 +198,8 @@ async def page(
         ORDER BY c.id DESC
         LIMIT :limit
         """,
+        {**values, "segment_id": segment_id, "limit": limit},
         workspace_id=workspace_id,
-        segment_id=segment_id,
-        limit=limit,
-        **values,
     )
 
 

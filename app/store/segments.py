@@ -391,10 +391,8 @@ async def members(
         ORDER BY c.id DESC
         LIMIT :limit
         """,
+        {**values, **fitting.values, "limit": limit},
         workspace_id=workspace_id,
-        limit=limit,
-        **values,
-        **fitting.values,
     )
 
 

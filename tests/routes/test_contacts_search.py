@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -218,11 +219,13 @@ async def test_a_list_does_not_end_where_somebody_is_erased_meanwhile(
     made = [(await cast.ed.made("/contacts", {"email": f"pp{i}@x.test"}))["id"] for i in range(9)]
     read = contacts.newest
 
-    async def newest(db: Handle, found: str, **values: Any) -> tuple[list[Contact], str | None]:
+    async def newest(
+        db: Handle, narrowed: str, values: Mapping[str, Any], *, workspace_id: str
+    ) -> tuple[list[Contact], str | None]:
         for id in values["ids"][1:2]:
             assert (await cast.ed.delete(f"/contacts/{id}")).status_code == 204
             made.remove(id)
-        return await read(db, found, **values)
+        return await read(db, narrowed, values, workspace_id=workspace_id)
 
     monkeypatch.setattr(contacts, "newest", newest)
     seen, _ = await walked(cast.vic, query, 2)
