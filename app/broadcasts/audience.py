@@ -18,7 +18,7 @@ from app.audience.segments import Readable
 from app.audience.topics import SUBSCRIBED
 from app.broadcasts.turns import Clock
 from app.consent.gate import FrequencyCap, QuietHours
-from app.database.db import Handle
+from app.database.db import Database, Handle
 from app.errors import Problem
 from app.identity.identity import Member
 from app.machine import segment_filter
@@ -41,6 +41,7 @@ CHUNK = 1_000  # contacts of one transaction of the freezing
 COUNT_WALK = 5_000  # contacts of one statement of a preview
 COUNT_SECONDS = 10.0  # that a preview may take
 READ_AT_ONCE = 100  # filters
+LOOKED_AT = 200  # contacts, for a few who can be written to
 FIRST = ""  # before every id
 SENDS = "broadcasts:send"
 NONE = ""  # the reason of those who can be written to
@@ -291,6 +292,27 @@ async def count(process: Process, audience: Audience) -> CountedAudience:
             contacts += counted
         after, looked_at = window.until, looked_at + following.contacts
     return CountedAudience(contacts, False, looked_at)
+
+
+async def newest_reachable(database: Database, audience: Audience, *, most: int) -> list[str]:
+    """The ids of the newest contacts who can be written to, as far as they themselves say, of
+    LOOKED_AT at most."""
+    found: list[str] = []
+    left, before, until = LOOKED_AT, None, time.monotonic() + segments.PAGE_SECONDS
+    while left and len(found) < most and time.monotonic() < until:
+        newest = await segments.page(
+            database,
+            audience.readable,
+            workspace_id=audience.workspace_id,
+            filters={},
+            before=before,
+            limit=left,
+        )
+        found += [row.id for row in newest.rows if is_reachable(audience, row)]
+        left, before = left - len(newest.rows), newest.rest
+        if not before:
+            break
+    return found[:most]
 
 
 def is_reachable(audience: Audience, contact: Contact) -> bool:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from starlette.responses import Response
 
-from app.audience import addresses, segments
+from app.audience import addresses
 from app.broadcasts import audience as audiences
 from app.broadcasts import control, guard
 from app.broadcasts.audience import Audience, CountedAudience
@@ -44,7 +43,6 @@ from app.web.reply import Revised
 from app.web.routing import Call, post
 
 SAMPLES = 3
-LOOKED_AT = 200  # contacts, for samples
 LONGEST = 2_000_000  # characters of samples: after these there is none
 NOT_YET = "The broadcast is paused, but what a worker had in hand before may still go out."
 CODES = {
@@ -129,17 +127,10 @@ async def preview(call: Call) -> Response:
     written."""
     looked = await _look(call)
     workspace_id, samples, length = call.member.workspace_id, [], 0
-    newest = await segments.page(
-        call.process.database,
-        looked.audience.readable,
-        workspace_id=workspace_id,
-        filters={},
-        before=None,
-        limit=LOOKED_AT,
+    reachable = await audiences.newest_reachable(
+        call.process.database, looked.audience, most=SAMPLES
     )
-    # Contacts who can be written to, as far as they themselves say.
-    reachable = (row.id for row in newest.rows if audiences.is_reachable(looked.audience, row))
-    for contact_id in islice(reachable, SAMPLES):
+    for contact_id in reachable:
         wanted = Preview(contactId=contact_id)
         parts = await rendered(call.process, workspace_id, looked.template.id, wanted)
         samples.append({"contactId": contact_id, "rendered": parts})

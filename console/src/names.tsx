@@ -349,9 +349,11 @@ export function useContactNames(ids: readonly (string | null)[]): Map<string, st
     async () => {
       const found = wanted.length
         ? await got(api.GET('/contacts', { params: { query: { ids: wanted.join(), limit: 200 } } })).catch(() => null)
-        : { data: [] }
+        : { data: [], nextCursor: null }
       if (!found) return true
-      for (const id of wanted) {
+      // Newest first: a page of large ones ends before the last of them, who are asked for next.
+      const last = found.nextCursor && found.data.at(-1)?.id
+      for (const id of wanted.filter(one => !last || one >= last)) {
         asked.current.add(id)
         contacts.delete(id)
       } // nobody keeps the name of who was erased

@@ -8,7 +8,7 @@ import secrets
 import pytest
 from playwright.sync_api import Page
 
-from app.routes.broadcast_acts import LOOKED_AT
+from app.broadcasts.audience import LOOKED_AT
 from tests.browser.conftest import Service, opened
 from tests.browser.test_acts import confirmed
 from tests.browser.test_audience import template

@@ -51,6 +51,11 @@ def crowd(service: Service) -> Iterator[tuple[str, dict[str, str]]]:
     answer = client.post(f"/contacts/{ada}/events", json={"name": "came"})
     assert answer.status_code == 202, answer.text
     first |= {"contact": ada, "event": answer.json()["id"]}
+    bob = made(client, "/contacts", {"email": "bob@crowd.example", "firstName": "Bob"})["id"]
+    for contact_id in (ada, bob):
+        sent = {"channel": "email", "contactId": contact_id, "templateId": first["template"]}
+        answer = client.post("/messages", json=sent)
+        assert answer.status_code == 202, answer.text
     yield email, first
     client.close()
 
@@ -153,13 +158,17 @@ def test_the_way_back_leads_to_the_pages_that_were_shown_and_as_far_down(
     page.set_viewport_size(DESK)
 
 
-def test_a_place_that_is_left_right_after_the_last_scroll_is_kept(
-    page: Page, service: Service
-) -> None:
+def flows_on_a_phone(page: Page, service: Service) -> None:
     page.set_viewport_size(SMALL)
     opened(page, service, "/nothing")
     opened(page, service, "/flows")
     expect(page.locator("tbody tr")).to_have_count(PAGE)
+
+
+def test_a_place_that_is_left_right_after_the_last_scroll_is_kept(
+    page: Page, service: Service
+) -> None:
+    flows_on_a_phone(page, service)
     far = page.evaluate("document.documentElement.scrollHeight - innerHeight - 50")
     page.evaluate("far => scrollTo(0, far - 40)", far)
     page.wait_for_function("far => history.state?.down === far - 40", arg=far)
@@ -253,10 +262,7 @@ def test_the_way_back_leads_as_far_down_a_page_that_is_made_long_by_no_list(
 def test_a_filter_leaves_the_place_to_which_the_way_forward_leads(
     page: Page, service: Service
 ) -> None:
-    page.set_viewport_size(SMALL)
-    opened(page, service, "/nothing")
-    opened(page, service, "/flows")
-    expect(page.locator("tbody tr")).to_have_count(PAGE)
+    flows_on_a_phone(page, service)
     page.evaluate("scrollTo(0, 60)")
     page.wait_for_function("() => history.state?.down === 60")
     choice(page, "State").select_option("DRAFT")
@@ -282,6 +288,23 @@ def test_a_name_whose_question_failed_is_asked_for_again(
     page.route(NAMES, lambda route: route.fulfill(body="{"), times=1)
     opened(page, service, f"/events/{crowd[1]['event']}")
     expect(page.locator(".facts a")).to_have_text("Ada", timeout=15_000)
+
+
+def test_names_are_read_on_where_a_page_of_contacts_ends_early(
+    page: Page, service: Service, crowd: tuple[str, dict[str, str]]
+) -> None:
+    """As one of large contacts does."""
+
+    def cut(route: Route) -> None:
+        answer = route.fetch()
+        whole = answer.json()
+        assert len(whole["data"]) == 2
+        route.fulfill(response=answer, json={"data": whole["data"][:1], "nextCursor": "more"})
+
+    page.route(NAMES, cut, times=1)
+    opened(page, service, "/messages")
+    for name in ("Ada", "Bob"):
+        expect(page.locator("tbody").get_by_role("link", name=name, exact=True)).to_be_visible()
 
 
 def test_who_was_erased_has_no_name_any_more(

@@ -12,7 +12,7 @@ from app.audience.segments import stored
 from app.broadcasts import audience as audiences
 from app.machine.fields import YEAR
 from app.process import Process
-from app.store import segments, templates, workspaces
+from app.store import contacts, segments, templates, workspaces
 from tests.cast import NEXT_MONTH, Cast, Person, lock_waiters, settle
 from tests.driving import set_clock
 from tests.routes.test_new_messages import in_production
@@ -233,6 +233,20 @@ async def test_a_preview_renders_no_more_samples_than_come_to_a_few_megabytes(
     for longest, samples in ((sum(map(len, parts)), 1), (sum(map(len, parts)) + 1, 2)):
         monkeypatch.setattr("app.routes.broadcast_acts.LONGEST", longest)
         assert (await cast.vic.made(path, None))["samples"] == whole[:samples]
+
+
+async def test_a_preview_looks_for_samples_behind_a_page_that_ends_early(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of large contacts does: of such a page here, each has one."""
+    ada = await person(cast, "ada")
+    for name in ("bob", "cat"):
+        newer = await person(cast, name)
+        await cast.ed.patch(f"/contacts/{newer}", {"subscriptions": {"email": "unsubscribed"}})
+    monkeypatch.setattr(contacts, "MOST_PAGE_BYTES", 1)
+    made = await broadcast(cast)
+    preview = await cast.vic.made(f"/broadcasts/{made['id']}/preview", None)
+    assert [one["contactId"] for one in preview["samples"]] == [ada]
 
 
 async def test_what_nobody_has_verified_is_refused_beforehand(cast: Cast, process: Process) -> None:
