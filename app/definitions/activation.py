@@ -151,7 +151,8 @@ async def _body_and_findings(
     sealed, unkept = _sealed(process, workspace_id, row, draft)
     wrong, body = [*draft.wrong, *unkept], _written(sealed)
     is_kept = (body, draft.trigger) == (row.body, row.trigger_config)
-    if draft.state in STOPPED and is_kept and draft.signing_secret is None and not wrong:
+    stops = draft.state in STOPPED and draft.state != row.state
+    if stops and is_kept and draft.signing_secret is None and not wrong:
         # It is not judged to be stopped: the flow that fills the workspace's queue may be this one.
         return body, []
     opened = credentials.opened(process.vault, workspace_id, row.id, document.parse(body.encode()))

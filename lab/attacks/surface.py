@@ -100,11 +100,11 @@ def a_short_secret_is_always_warned_of(at: Stage) -> Seen:
     for length in (1, 11, 12, 15, 16):
         made_ = workflow(client, [], signingSecret="s" * length)
         path = f"/workflows/{made_['id']}"
-        paused = client.patch(path, json={"state": "PAUSED"}).json()
+        client.patch(path, json={"state": "PAUSED"}).raise_for_status()  # which is not judged
         again = client.patch(path, json={"state": "ACTIVE"}).json()
-        warned[length] = ["short_secret" in codes(one) for one in (made_, paused, again)]
+        warned[length] = ["short_secret" in codes(one) for one in (made_, again)]
     holds = all(set(each) == {length < 16} for length, each in warned.items())
-    return f"saved, paused, active again: {warned}", holds
+    return f"saved, active again: {warned}", holds
 
 
 @line("D5", "trigger fields on the graph's trigger node: 422 it has no fields")

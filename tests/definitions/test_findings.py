@@ -529,9 +529,10 @@ async def test_a_short_secret_is_warned_of_whenever_it_is_looked_at(
     )
     path = f"/workflows/{made['id']}"
     paused = (await cast.ed.patch(path, {"state": "PAUSED"})).json()
+    renamed = (await cast.ed.patch(path, {"state": "PAUSED", "name": "M"})).json()
     again = (await cast.ed.patch(path, {"state": "ACTIVE"})).json()
     assert paused["findings"] == []  # what is stopped as it is is not checked for that
-    for answer in (made, again, await cast.ed.read(path)):
+    for answer in (made, renamed, again, await cast.ed.read(path)):
         codes = {finding["code"] for finding in answer["findings"]}
         assert ("short_secret" in codes) is is_short
 
