@@ -7,6 +7,7 @@ import { flaw, isNumber } from './exact'
 import { useMe } from './me'
 import { href, narrow, useLocation, useFilter } from './router'
 import type { Refusal } from './session'
+import { asItReads } from './words'
 
 type Children = { children?: ComponentChildren }
 
@@ -224,8 +225,7 @@ export const Findings = <T extends { severity: string; message: string }>({
     </ul>
   ) : null
 
-const valued = (value: unknown) =>
-  value == null || value === '' ? <i>nothing</i> : typeof value === 'string' ? value : JSON.stringify(value)
+const valued = (value: unknown) => (value == null ? <i>nothing</i> : asItReads(value))
 
 /** What became of values, by name. */
 export const Changes = ({

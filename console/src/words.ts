@@ -87,3 +87,7 @@ export const WAITED_FOR: Record<Schemas['ProviderTrouble']['code'], string> = {
   recipients_refused:
     'rejects so many addresses as unknown that it may be at fault. Check what it says, and verify the channel',
 }
+
+/** A value as it reads: a text in quotes where it would be taken for something else, or for nothing. */
+export const asItReads = (value: unknown) =>
+  typeof value === 'string' && !/^\s*$|^(true|false|null|-?\d.*|[[{"].*)$/.test(value) ? value : JSON.stringify(value)

@@ -1,7 +1,7 @@
 import './page'
 import { equal } from 'node:assert/strict'
 import { test } from 'node:test'
-import { occasion } from '../src/words'
+import { asItReads, occasion } from '../src/words'
 
 const SAID: [object, string][] = [
   [{}, 'a member or another flow'],
@@ -12,3 +12,16 @@ const SAID: [object, string][] = [
   [{ source: 'date' }, 'a date of the contact'],
 ]
 for (const [trigger, words] of SAID) test(`a flow says what starts it: ${words}`, () => equal(occasion(trigger), words))
+
+const READ: [unknown, string][] = [
+  ['Ada', 'Ada'],
+  [5, '5'],
+  ['5', '"5"'],
+  [true, 'true'],
+  ['true', '"true"'],
+  ['', '""'],
+  ['  ', '"  "'],
+  ['["vip"]', '"[\\"vip\\"]"'],
+  [['vip'], '["vip"]'],
+]
+for (const [value, text] of READ) test(`a value reads as it is: ${text}`, () => equal(asItReads(value), text))

@@ -255,7 +255,12 @@ function Editor({ stored, tag, again }: Partial<Edited<Stored>>) {
           <Texts of={stored} />
         ) : (
           <div onFocusIn={box.onFocusIn}>
-            <Form act={act} label={stored ? 'Save' : 'Create template'} success="Saved." submit={submit}>
+            <Form
+              act={act}
+              label={stored ? 'Save' : 'Create template'}
+              success={held.isKept ? '' : 'Saved.'}
+              submit={submit}
+            >
               <Field label="Name" required {...field('name')} />
               <div class="columns">
                 {!stored && <Field label="Channel" {...field('channel')} options={Object.entries(CHANNELS)} />}

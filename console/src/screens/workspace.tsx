@@ -152,7 +152,7 @@ function WorkspaceForm({
     <Form
       act={{ ...act, problem }}
       label="Save"
-      success="Saved."
+      success={held.isKept ? '' : 'Saved.'}
       submit={async () => {
         await settled(
           got(
