@@ -68,8 +68,10 @@ def test_a_list_of_an_empty_workspace_says_how_to_fill_it(
         went(page, path)
         if sentence:
             expect(page.locator("main .empty")).to_have_text(sentence)
+        else:
+            assert violations(page) == [], path
+        assert watch.found == [], path
     assert violations(page) == []
-    assert watch.found == []
 
 
 @pytest.mark.parametrize("path", ["/", *ADMIN])
