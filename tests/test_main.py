@@ -407,7 +407,7 @@ async def test_a_database_that_comes_late_is_waited_for(
         "SECRET_KEY": SECRET_KEY,
         "PORT": str(port),
     }
-    web, url = Part("web", environ, tmp_path, forked=True), f"http://127.0.0.1:{port}"
+    web, url = Part("web", environ, tmp_path), f"http://127.0.0.1:{port}"
     try:
         await asyncio.to_thread(until, lambda: answers(f"{url}/healthz"), "it says so", web)
         assert "waiting for the database" in web.text
@@ -430,8 +430,7 @@ async def test_a_new_web_process_takes_no_connection_before_it_can_answer(
     async with before_redis(redis_url) as (proxy, way):
         if redis == "says nothing":
             proxy.swallow()
-        settings = {**environ, "REDIS_URL": way, "PORT": str(port)}
-        web = Part("web", settings, tmp_path, forked=True)
+        web = Part("web", {**environ, "REDIS_URL": way, "PORT": str(port)}, tmp_path)
         try:
             statuses = [await first_answer(port) for _ in range(20)]
         finally:
@@ -447,7 +446,7 @@ async def test_a_web_process_that_is_replaced_says_nothing_until_it_can_answer(
     port = servers.free_port()
     async with before_redis(redis_url) as (proxy, way):
         more = {"REDIS_URL": way, "PORT": str(port), "WEB_CONCURRENCY": "2"}
-        web = Part("web", {**environ, **more}, tmp_path, forked=True)
+        web = Part("web", {**environ, **more}, tmp_path)
 
         def ready() -> int:
             return web.text.count("web process is ready")
