@@ -94,17 +94,6 @@ class Dates:
             return None
         return _occasion(self.read, self.zone, self.offset, self.time_of_day, years)
 
-    def moments(self, after: datetime, zone: ZoneInfo) -> Iterator[datetime]:
-        """Its times in this zone, from shortly before a moment on."""
-        # A day before: two local times may be one moment, or a local time two.
-        local = after.astimezone(zone).replace(tzinfo=None) - DAY
-        try:
-            begin = local.replace(year=local.year + YEARS)
-        except ValueError:  # after 2055
-            return
-        for found in self.after(begin):
-            yield calendar.instant(found.replace(year=found.year - YEARS), zone)
-
     def after(self, moment: datetime) -> Iterator[datetime]:
         """The occasions after that, in their order."""
         years = self._years_at(moment)  # those before it are half a year ago
