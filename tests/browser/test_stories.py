@@ -82,6 +82,9 @@ def test_when_the_session_ends_nothing_that_was_typed_is_lost(
     again.get_by_role("button", name="Sign in").click()
     page.get_by_role("heading", level=1, name="grace@example.com").wait_for()
 
+    opened(
+        page, service, "/nothing"
+    )  # where nothing is looked at anew, which would be refused first
     signed_out(stranger.context, service)
     page.get_by_role("button", name="Sign out").click()  # which is over, so nobody is asked
     page.get_by_role("heading", level=1, name="Sign in").wait_for()
