@@ -24,6 +24,7 @@ CLOSING_SECONDS = 2.0  # for the batches that run when the process ends
 TURNS = 4  # of the loop, from a readable socket to an item: reader, parser, application, handler
 MOST_QUEUES = 1_000  # before those in which nothing is done are dropped
 RETRIED_AT_ONCE = 8  # items of a failed batch
+RETRY_SECONDS = 1.5  # in which they begin; a locked table would have each wait for its own deadline
 
 NOT_BEGUN = "The database does not answer. Nothing was changed; send it again."
 
@@ -39,7 +40,8 @@ class BatchKind(Generic[Context, Item, Result]):
 
     When `work` itself raises, each item is retried alone, so that one bad item fails no other. The
     exception is a database that does not respond: then the items in the queue fail as well, for
-    their batch would wait as long."""
+    their batch would wait as long. So do those that would be retried after RETRY_SECONDS, if one
+    was not answered in time by then."""
 
     work: Callable[[Context, Sequence[Item]], Awaitable[Sequence[Result | Exception]]]
     max_items: int = 64  # of a batch
@@ -189,7 +191,7 @@ class _Queue(Generic[Context, Item, Result]):
     async def _process(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
         try:
             return await self._kind.work(self._context, items)
-        except Exception as error:  # noqa: BLE001  raised by submit
+        except Exception as error:  # noqa: BLE001  raised to whoever submitted
             if isinstance(error, Unavailable) and error.unanswered:
                 self._fail_waiting()
                 return [error for _ in items]
@@ -208,16 +210,19 @@ class _Queue(Generic[Context, Item, Result]):
                 _resolve(future, Unavailable(NOT_BEGUN))
 
     async def _retry_each(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
-        """Give up when every item of a round fails with Unavailable: then it is no single item's
-        fault."""
+        """Give up when every item of a round fails with Unavailable, for then it is no single
+        item's fault, and when RETRY_SECONDS are over after one did."""
+        ends = asyncio.get_running_loop().time() + RETRY_SECONDS
         results: list[Result | Exception] = []
         for first in range(0, len(items), RETRIED_AT_ONCE):
             some = items[first : first + RETRIED_AT_ONCE]
             outcomes = await asyncio.gather(*(self._process([item]) for item in some))
             results += [result for [result] in outcomes]
-            if all(isinstance(result, Unavailable) for result in results[first:]):
-                return [*results, *results[-1:] * (len(items) - len(results))]
-        return results
+            failed = [isinstance(result, Unavailable) for result in results]
+            is_over = asyncio.get_running_loop().time() >= ends
+            if all(failed[first:]) or (is_over and any(failed)):
+                break
+        return [*results, *[Unavailable(NOT_BEGUN)] * (len(items) - len(results))]
 
 
 def _resolve(future: asyncio.Future[Result] | None, result: Result | Exception) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from app.errors import Unavailable
+from app.runtime import batching
 from app.runtime.batching import NOT_BEGUN, TURNS, Batches, BatchKind
 
 
@@ -21,6 +22,7 @@ class Backend:
         self.open = asyncio.Event()
         self.open.set()
         self.away = False
+        self.locked: set[int] = set()
         self.silent = False
 
     async def answer(self, items: Sequence[int]) -> list[int | Exception]:
@@ -30,6 +32,8 @@ class Backend:
             raise Unavailable("silence", unanswered=True)
         if self.away:
             raise Unavailable("away")
+        if self.locked.intersection(items):
+            raise Unavailable("locked")
         if 13 in items:
             raise ValueError("13")
         return [LookupError(n) if n < 0 else n * 10 for n in items]
@@ -148,9 +152,28 @@ async def test_when_nobody_gets_through_not_everybody_tries() -> None:
     answers = await asyncio.gather(
         *(batches.run(ten, backend, n) for n in range(40)), return_exceptions=True
     )
-    assert len(answers) == 40
-    assert all(isinstance(one, Unavailable) for one in answers)
+    assert [str(one) for one in answers] == ["away"] * 8 + [NOT_BEGUN] * 32
     assert len(backend.seen) == 1 + 8
+
+
+@pytest.mark.parametrize("seconds", [0, 60])
+async def test_items_are_tried_alone_for_a_while_if_one_was_not_answered_in_time(
+    monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """As when a table is locked: some get through, and each of the others waits."""
+    monkeypatch.setattr(batching, "RETRY_SECONDS", seconds)
+    backend, batches = Backend(), Batches()
+    twenty = kind(max_items=20)
+    backend.locked = {20}
+    answers = await asyncio.gather(
+        *(batches.run(twenty, backend, n) for n in range(20, 44)), return_exceptions=True
+    )
+    tens = [n * 10 for n in range(20, 44)]
+    assert str(answers[0]) == "locked"
+    assert answers[1:8] == tens[1:8]
+    not_begun = [] if seconds else [NOT_BEGUN] * 12
+    assert [str(one) for one in answers[8:20] if isinstance(one, Exception)] == not_begun
+    assert answers[20:] == tens[20:]
 
 
 async def test_a_silent_database_fails_the_batch_and_the_queue_behind_it() -> None:
