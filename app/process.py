@@ -61,7 +61,7 @@ class Process:
     billing: Payments | None = None  # through whom plans are paid for; None where nobody can
     stripe: Stripe | None = None  # whose events are heard
     exposition: Shared[bytes] = field(default_factory=Shared)  # of /metrics
-    missing_section: Shared[str | None] = field(default_factory=Shared)  # of the schema: /readyz
+    schema_fault: Shared[str | None] = field(default_factory=Shared)  # what /readyz answers
     # Of the workspaces whose sandbox somebody watches: its newest message.
     newest_captured: MutableMapping[str, Shared[str | None]] = field(
         default_factory=WeakValueDictionary

@@ -10,6 +10,7 @@ from typing import Literal
 from starlette.responses import Response
 
 from app.database.db import RequestTimeouts, outstanding
+from app.database.migrations import MigrationError
 from app.errors import DiskFull, Unavailable
 from app.process import SCHEMA, Process
 from app.web import reply
@@ -77,15 +78,20 @@ async def check_readiness(call: Call) -> Response:
     process."""
     if call.process.database.disk.is_full:
         raise DiskFull
-    missing = await call.process.missing_section.get(partial(_missing_section, call.process))
-    if missing is not None:
-        raise Unavailable(f"The schema lacks section {missing}: run python -m app migrate.")
+    fault = await call.process.schema_fault.get(partial(_schema_fault, call.process))
+    if fault is not None:
+        raise Unavailable(fault)
     return reply.ok({"status": "ok"})
 
 
-async def _missing_section(process: Process) -> str | None:
+async def _schema_fault(process: Process) -> str | None:
+    """A sentence on what is wrong with the schema, and what to do."""
     async with process.database.read(RequestTimeouts()) as db:
-        return next(iter(await outstanding(db, SCHEMA)), None)
+        try:
+            missing = await outstanding(db, SCHEMA)
+        except MigrationError as error:
+            return str(error)
+    return f"The schema lacks section {missing[0]}: run python -m app migrate." if missing else None
 
 
 routes = [

@@ -15,21 +15,29 @@ import httpx2
 import pytest
 
 from app.database.db import Database
-from app.process import Process
+from app.process import SCHEMA, Process
 from tests import cast as company
 from tests.cast import Cast
-from tests.servers import free_port
+from tests.servers import free_port, new_file
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[Database]:
+    database = Database(url)
+    await database.connect()
+    try:
+        yield database
+    finally:
+        await database.disconnect()
 
 
 @asynccontextmanager
 async def with_database(process: Process, url: str) -> AsyncIterator[httpx2.AsyncClient]:
-    database = Database(url)
-    await database.connect()
-    try:
-        async with company.client(replace(process, database=database)) as client:
-            yield client
-    finally:
-        await database.disconnect()
+    async with (
+        connected(url) as database,
+        company.client(replace(process, database=database)) as client,
+    ):
+        yield client
 
 
 async def test_the_front_door_says_what_this_is_and_where_everything_else_is(
@@ -114,6 +122,19 @@ async def test_a_database_without_its_schema_is_not_ready_and_says_what_to_do(
         assert response.status_code == 503
         assert "python -m app migrate" in response.json()["detail"]
         assert (await client.get("/healthz")).status_code == 200
+
+
+async def test_a_database_with_another_schema_is_not_ready_and_says_what_differs(
+    process: Process, tmp_path: Path
+) -> None:
+    """What a commit before 1.0.0 applied, whose sections were edited since."""
+    url = f"sqlite:///{await new_file(tmp_path / 'old.db', SCHEMA)}"
+    async with connected(url) as database, database.write() as db:
+        await db.execute("UPDATE schema_migrations SET checksum = 'x' WHERE section = '0003'")
+    async with with_database(process, url) as client:
+        response = await client.get("/readyz")
+        assert response.status_code == 503
+        assert "Section 0003" in response.json()["detail"]
 
 
 async def test_while_the_database_is_away_everything_asks_to_be_tried_again(
