@@ -764,7 +764,8 @@ CREATE TABLE messages (
     source            TEXT NOT NULL,              -- JSON: {"content"} when inline, {"data"} for a direct message
     sealed            BYTEA,                      -- account mail's source, encrypted, until it has gone out
     content           TEXT,                       -- JSON: as rendered, from the intent on
-    account_mail      TEXT,                       -- invitation | password_reset | email_verification
+    account_mail      TEXT,                       -- invitation | owner_invitation | password_reset |
+                                                  -- email_verification
     addressee_id      TEXT,                       -- the user who alone may read account mail
     status            TEXT NOT NULL,              -- its newest attempt's
     reason_code       TEXT,
@@ -879,7 +880,7 @@ CREATE TABLE provider_troubles (
     channel       TEXT NOT NULL,
     provider      TEXT NOT NULL,
     code          TEXT NOT NULL,                  -- provider_throttled | provider_unreachable |
-                                                  -- provider_misconfigured
+                                                  -- provider_misconfigured | recipients_refused
     failures      INTEGER NOT NULL,               -- in a row
     ask_at        TIMESTAMPTZ,                    -- nobody calls before, then one; NULL: whoever is due
     PRIMARY KEY (workspace_id, channel)

@@ -70,7 +70,7 @@ BY_CLASS: Mapping[int, Verdict] = {3: UNREACHABLE, 4: REJECTED}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`told` is empty when the body is no JSON object, whatever the provider was thinking of."""
+    """`payload` is empty when the body is no JSON object, whatever the provider was thinking of."""
 
     status: int
     payload: Mapping[str, Json]
