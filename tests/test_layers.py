@@ -195,7 +195,7 @@ FIXED = re.compile(
     r"(?:\w+\.)?[A-Z_]+|(?:columns|values)\(\w+(?:, '\w+')?\)|narrowed|among|cut|rows"
     r"|table|whose|counts|members"
     r"|(?:FOUND|KEYS|ADDRESSES|REASON|UNFINISHED_OF)\[[\w.]+\]|waiting|kind|key|named|claim|alive|work\.(?:table|open|owed)"
-    r"|fitting\.sql|next_flip\.sql|once|rows\.(?:table|id|key|have)"
+    r"|fitting\.sql|next_flip\.sql|weight\.bytes|columns|once|rows\.(?:table|id|key|have)"
 )
 # These rewrite statements, names of values included; three of them write those of filters, in
 # which tests/store/test_segment_sql.py and test_segment_moments.py look for words of theirs.

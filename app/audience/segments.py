@@ -29,6 +29,7 @@ from app.machine.fields import Place
 from app.machine.program import Facts, Json
 from app.machine.segment_filter import Filter, Got, InSegment, Went
 from app.store import (
+    bounded_pages,
     broadcasts,
     contact_past,
     contacts,
@@ -386,12 +387,12 @@ async def page(
     """The newest of those who fit and whom the filters let through, below an id."""
     rows: list[Contact] = []
     tags: dict[str, list[str]] = {}
-    rest, now = before, None
+    rest, spent, now = before, 0, None
     windows = _windows(database, readable, workspace_id, before=before, seconds=PAGE_SECONDS)
     async with aclosing(windows):  # what is left in the middle holds its connection until then
         async for db, since, until in windows:
             now = now or await db.now()
-            found, cut = await segments.members(
+            found = await segments.members(
                 db,
                 fitting(db, readable, now),
                 workspace_id=workspace_id,
@@ -399,12 +400,14 @@ async def page(
                 since=since,
                 before=until,
                 limit=limit - len(rows),
+                spent=spent,
             )
-            ids = [row.id for row in found]
+            ids = [row.id for row in found.rows]
             tags |= await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
-            rows += found
-            rest = cut or since
-            if cut or len(rows) == limit:
+            rows += found.rows
+            spent += found.bytes
+            rest = found.rest or since
+            if found.rest or len(rows) == limit or spent >= bounded_pages.MOST_BYTES:
                 break
     return Members(rows, tags, None if len(rows) == limit else rest)
 

@@ -10,7 +10,8 @@ from typing import Any
 from app.database.db import Handle
 from app.database.sql import columns
 from app.machine.text import composed
-from app.store import usage
+from app.store import bounded_pages, usage
+from app.store.bounded_pages import Weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +59,11 @@ PROFILE = tuple(
     for field in fields(Contact)
     if field.name not in ("id", "revision", "created_at", "updated_at")
 )
-MOST_PAGE_BYTES = 2 * 1024 * 1024  # of a page's metadata, topics and tags: one may have 188 KB
-# Of those before it, so that a page has one at least.
-_FITS = """COALESCE(CAST(SUM(newest.bytes) OVER (
-               ORDER BY newest.id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-           ) AS BIGINT), 0) < :most_bytes"""
-_READ = ", ".join(
-    f"CAST(CASE WHEN {_FITS} THEN newest.{field.name} END AS JSONB) AS {field.name}"
-    if field.name in ("metadata", "topics")
-    else f"newest.{field.name}"
-    for field in fields(Contact)
-)
+# Of what may be large in a contact `newest`: 188 KB.
+BYTES = """octet_length(CAST(newest.metadata AS TEXT)) + octet_length(CAST(newest.topics AS TEXT))
+           + COALESCE((SELECT CAST(SUM(octet_length(t.tag)) AS BIGINT) FROM contact_tags t
+                       WHERE t.workspace_id = :workspace_id AND t.contact_id = newest.id), 0)"""
+WEIGHT = Weight(BYTES, {"metadata": "JSONB", "topics": "JSONB"})
 
 
 def search_key(text: str) -> str:
@@ -247,26 +242,10 @@ async def newest(
     """The contacts that a query with these values finds, as `c.*`, newest first, as far as they
     fill a page. Where that leaves out some, the second value is the id below which they are, and
     None otherwise."""
-    rows = await db.fetch_all_as(
-        Contact,
-        f"""
-        SELECT {_READ}
-        FROM (SELECT newest.*,
-                     octet_length(CAST(newest.metadata AS TEXT))
-                     + octet_length(CAST(newest.topics AS TEXT))
-                     + COALESCE((SELECT CAST(SUM(octet_length(t.tag)) AS BIGINT)
-                                 FROM contact_tags t
-                                 WHERE t.workspace_id = :workspace_id
-                                   AND t.contact_id = newest.id), 0) AS bytes
-              FROM ({narrowed}) newest) newest
-        ORDER BY newest.id DESC
-        """,
-        workspace_id=workspace_id,
-        most_bytes=MOST_PAGE_BYTES,
-        **values,
+    page = await bounded_pages.read(
+        db, Contact, narrowed, {**values, "workspace_id": workspace_id}, WEIGHT
     )
-    whole = [row for row in rows if row.metadata is not None]  # the others were left out
-    return whole, whole[-1].id if len(whole) < len(rows) else None
+    return page.rows, page.rest
 
 
 async def existing(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> set[str]:

@@ -10,7 +10,8 @@ from typing import Any, Literal, TypeAlias
 
 from app.database.db import Handle
 from app.database.sql import columns
-from app.store import contact_lists, contacts, keyset
+from app.store import bounded_pages, contact_lists, contacts, keyset
+from app.store.bounded_pages import BoundedPage
 from app.store.contacts import ADDRESS_COLUMNS, Contact
 from app.store.missed_occasions import MissReason
 
@@ -379,20 +380,23 @@ async def members(
     since: str | None,
     before: str | None,
     limit: int,
-) -> tuple[list[Contact], str | None]:
-    """Contacts from one id up to another, as contacts.newest has them. Filters: the times of
-    contact_lists.CLAUSES."""
+    spent: int,
+) -> BoundedPage[Contact]:
+    """Contacts from one id up to another, for a page of which so many bytes are `spent`. Filters:
+    the times of contact_lists.CLAUSES."""
     narrowed, values = _between(since, before, filters)
-    return await contacts.newest(
+    return await bounded_pages.read(
         db,
+        Contact,
         f"""
         SELECT c.* FROM contacts c
         WHERE c.workspace_id = :workspace_id {narrowed} AND ({fitting.sql})
         ORDER BY c.id DESC
         LIMIT :limit
         """,
-        {**values, **fitting.values, "limit": limit},
-        workspace_id=workspace_id,
+        {**values, **fitting.values, "limit": limit, "workspace_id": workspace_id},
+        contacts.WEIGHT,
+        spent=spent,
     )
 
 

@@ -12,7 +12,7 @@ from app.audience.segments import stored
 from app.broadcasts import audience as audiences
 from app.machine.fields import YEAR
 from app.process import Process
-from app.store import contacts, segments, templates, workspaces
+from app.store import bounded_pages, segments, templates, workspaces
 from tests.cast import NEXT_MONTH, Cast, Person, lock_waiters, settle
 from tests.driving import set_clock
 from tests.routes.test_new_messages import in_production
@@ -243,7 +243,7 @@ async def test_a_preview_looks_for_samples_behind_a_page_that_ends_early(
     for name in ("bob", "cat"):
         newer = await person(cast, name)
         await cast.ed.patch(f"/contacts/{newer}", {"subscriptions": {"email": "unsubscribed"}})
-    monkeypatch.setattr(contacts, "MOST_PAGE_BYTES", 1)
+    monkeypatch.setattr(bounded_pages, "MOST_BYTES", 1)
     made = await broadcast(cast)
     preview = await cast.vic.made(f"/broadcasts/{made['id']}/preview", None)
     assert [one["contactId"] for one in preview["samples"]] == [ada]

@@ -10,9 +10,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.audience import segments
 from app.machine.program import Json
 from app.process import Process
-from app.store import contacts
+from app.store import bounded_pages
 from tests.cast import Cast, Person, hook, settle
 
 CONTACTS = "/contacts"
@@ -424,7 +425,7 @@ async def every_page(person: Person, path: str) -> list[list[str]]:
 async def test_pages_of_large_contacts_are_shorter_and_follow_each_other(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contacts, "MOST_PAGE_BYTES", 5_000)
+    monkeypatch.setattr(bounded_pages, "MOST_BYTES", 5_000)
     began, made = now(), list[str]()
     for n in range(6):
         metadata = {"plan": "pro", **{f"n{number}": "x" * 500 for number in range(5)}}
@@ -436,6 +437,9 @@ async def test_pages_of_large_contacts_are_shorter_and_follow_each_other(
     lists = ("", "tag=vip", "metadata[plan]=pro", "q=nn", f"ids={','.join(made)}")
     pages = [made[:-3:-1], made[-3:-5:-1], made[-5::-1]]
     assert await every_page(cast.vic, members) == pages
+    with monkeypatch.context() as patched:  # however many it looks through at once
+        patched.setattr(segments, "WALK", 1)
+        assert await every_page(cast.vic, members) == [*pages, []]
     await settle(process)  # from now on they are kept
     assert await every_page(cast.vic, members) == pages
     for query in (*lists, f"updatedAfter={began}"):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.database.db import Database
-from app.store import contact_lists, contacts
+from app.store import bounded_pages, contact_lists, contacts
 from app.store.contacts import Contact
 from tests.store.rows import contact, workspace
 
@@ -88,8 +88,8 @@ async def test_a_page_ends_with_the_contact_that_fills_it(
             async with database.write() as db:
                 topics = {"top_1": {"sms": long}}
                 await contacts.set_topics(db, workspace_id=acme, id=row.id, topics=topics)
-    monkeypatch.setattr(contacts, "MOST_PAGE_BYTES", 1_500)
+    monkeypatch.setattr(bounded_pages, "MOST_BYTES", 1_500)
     newest = [row.id for row in made][::-1]
     assert await pages(database, acme, limit=4) == [newest[:2], newest[2:4], newest[4:]]
-    monkeypatch.setattr(contacts, "MOST_PAGE_BYTES", 1)
+    monkeypatch.setattr(bounded_pages, "MOST_BYTES", 1)
     assert await pages(database, acme, limit=4) == [[id] for id in newest]

@@ -96,7 +96,7 @@ def segment(filter: Any) -> Query:
         fits = Clause(db.engine, PAST).fitting(read.condition)
         between = {"since": "con_12000", "before": "con_17000"}
         await segments.reached(db, **ACME, before="con_17000", walk=5_000)
-        await segments.members(db, fits, **ACME, **between, filters={}, limit=50)
+        await segments.members(db, fits, **ACME, **between, filters={}, limit=50, spent=0)
         await segments.count(db, fits, **ACME, **between)
 
     return step

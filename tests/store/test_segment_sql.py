@@ -321,7 +321,7 @@ async def asked(
     with suppress(Undone):
         async with database.write() as db:
             ids = [await moved_in(db, workspace_id, person) for person in given]
-            found, _ = await stored.members(
+            page = await stored.members(
                 db,
                 segments.fitting(db, readable, await db.now()),
                 workspace_id=workspace_id,
@@ -329,8 +329,9 @@ async def asked(
                 since=None,
                 before=None,
                 limit=100,
+                spent=0,
             )
-            in_sql = [id in {row.id for row in found} for id in ids]
+            in_sql = [id in {row.id for row in page.rows} for id in ids]
             for id in ids:
                 row = await contacts.by_id(db, workspace_id=workspace_id, id=id)
                 assert row is not None
