@@ -24,6 +24,8 @@ from app.store.topics import Topic
 ADDRESSES = {"email_key": "/email", "phone": "/phone"}
 APART = ("id", "tags", "topics")  # not in a contact's profile
 FILE = Given("import")
+MOST_BYTES = 4 * 1024 * 1024  # of the contacts that entries are about
+LIGHT = 20  # contacts: they are never as heavy
 
 Outcome: TypeAlias = Literal["created", "updated", "unchanged"] | Sequence[FieldError]
 
@@ -53,6 +55,14 @@ class Entry:
         return cls(id, rest, replace(checked, errors=errors), answers)
 
 
+class TooHeavy(Exception):
+    """Contacts that weigh too much to be held together: fewer entries are to be given at a time."""
+
+    def __init__(self, entries: int, bytes: int) -> None:
+        super().__init__(f"the contacts of {entries} entries have {bytes} bytes")
+        self.entries = max(1, entries * MOST_BYTES // bytes)
+
+
 async def upsert(
     db: Handle,
     workspace: WorkspaceContext,
@@ -70,7 +80,7 @@ async def upsert(
 
     Raises errors.Duplicate when another request got ahead of us, or when two of these contacts
     exchange an address: a second try, or one entry at a time, will do. Raises membership.TooMany
-    when fewer entries are to be given at a time; not of one.
+    or TooHeavy when fewer entries are to be given at a time; not of one.
     """
     held = await _held(db, workspace, entries, dry_run_contacts)
     batch = _Batch(held, room, has_source=given is not None)
@@ -140,6 +150,11 @@ async def _held(
     }
     given = [entry.id for entry in entries if entry.id]
     ids = await contact_batches.matching(db, workspace_id=workspace.id, **addresses, ids=given)
+    if len(entries) > 1 and max(len(entries), len(ids)) > LIGHT:
+        weight = await contact_batches.weight(db, workspace_id=workspace.id, ids=ids)
+        weight += dry_run_contacts.weight(**addresses, ids=ids) if dry_run_contacts else 0
+        if weight > MOST_BYTES:
+            raise TooHeavy(len(entries), weight)
     seen = dry_run_contacts.find(**addresses, ids=ids) if dry_run_contacts else {}
     held = [
         _Contact(id, columns, dict.fromkeys(tags), columns["subscriptions"], set(opted_out))

@@ -1,5 +1,6 @@
 """A file of contacts comes in: read as a stream, checked row by row, stored five hundred at a time,
-or fewer where they are long, or many segments name what it changes.
+or fewer where they are long, or the contacts that they change are, or many segments name what it
+changes.
 
 Each batch is a transaction of its own, so what was read is kept when the rest cannot be; a file may
 be sent again, and changes nothing the second time.
@@ -27,7 +28,7 @@ from typing import Literal, Protocol, TypeAlias
 from app.audience import profile, upserts
 from app.audience.membership import TooMany
 from app.audience.subscriptions import Given
-from app.audience.upserts import Entry, Outcome
+from app.audience.upserts import Entry, Outcome, TooHeavy
 from app.audience.workspace_context import WorkspaceContext
 from app.audit import trail
 from app.audit.trail import Origin
@@ -276,15 +277,20 @@ class _Import:
                 if len(entries) > 1:
                     return [one for entry in entries for one in await self._stored([entry])]
             except TooMany as many:  # as will be those that follow
-                self._most = size = many.contacts
-                parts = [entries[at : at + size] for at in range(0, len(entries), size)]
-                return [one for part in parts for one in await self._stored(part)]
+                self._most = many.contacts
+                return await self._in_parts(entries, many.contacts)
+            except TooHeavy as heavy:
+                return await self._in_parts(entries, heavy.entries)
             except Unavailable as problem:
                 if pause is None:
                     raise
                 log.info("import tries a batch again", extra={"cause": problem.detail})
                 await asyncio.sleep(pause)
         raise AssertionError("the last pause is None")
+
+    async def _in_parts(self, entries: Sequence[Entry], size: int) -> list[Outcome]:
+        parts = [entries[at : at + size] for at in range(0, len(entries), size)]
+        return [one for part in parts for one in await self._stored(part)]
 
     async def _once(self, entries: Sequence[Entry]) -> list[Outcome]:
         await self._recheck()

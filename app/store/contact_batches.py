@@ -9,7 +9,7 @@ from typing import Any
 
 from app.database.db import Handle
 from app.store import usage
-from app.store.contacts import COLUMNS, Contact, searchable
+from app.store.contacts import BYTES, COLUMNS, Contact, searchable
 
 
 async def matching(
@@ -160,6 +160,21 @@ async def locked(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[C
         workspace_id=workspace_id,
         ids=list(ids),
     )
+
+
+async def weight(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> int:
+    """The bytes of what these contacts have that may be large."""
+    found: int = await db.fetch_value(
+        f"""
+        SELECT CAST(COALESCE(SUM(weighed.bytes), 0) AS BIGINT) AS bytes
+        FROM (SELECT {BYTES} AS bytes
+              FROM contacts newest
+              WHERE newest.workspace_id = :workspace_id AND newest.id = ANY(:ids)) weighed
+        """,
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
+    return found
 
 
 async def insert(

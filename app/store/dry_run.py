@@ -20,11 +20,9 @@ TABLES = """
     CREATE INDEX seen_by_email ON seen (email_key) WHERE email_key IS NOT NULL;
     CREATE INDEX seen_by_phone ON seen (phone) WHERE phone IS NOT NULL;
 """
-FOUND = (
-    "SELECT id, body FROM seen WHERE email_key = ?",
-    "SELECT id, body FROM seen WHERE phone = ?",
-    "SELECT id, body FROM seen WHERE id = ?",
-)
+KEYS = ("email_key", "phone", "id")
+FOUND = tuple(f"SELECT id, body FROM seen WHERE {key} = ?" for key in KEYS)
+WEIGHED = tuple(f"SELECT id, length(body) FROM seen WHERE {key} = ?" for key in KEYS)
 
 
 class DryRunContacts:
@@ -44,17 +42,25 @@ class DryRunContacts:
         self, *, email_keys: Sequence[str], phones: Sequence[str], ids: Sequence[str]
     ) -> dict[str, Any]:
         """The kept contacts that have one of these, by id."""
-        given = zip(FOUND, (email_keys, phones, ids), strict=True)
+        found = self._read(FOUND, email_keys, phones, ids)
+        return {id: json.loads(body) for id, body in found.items()}
+
+    def weight(
+        self, *, email_keys: Sequence[str], phones: Sequence[str], ids: Sequence[str]
+    ) -> int:
+        """How many characters those are written with."""
+        return sum(self._read(WEIGHED, email_keys, phones, ids).values())
+
+    def _read(self, each: Sequence[str], *given: Sequence[str]) -> dict[str, Any]:
         try:
-            rows = [
-                row
-                for sql, values in given
+            return {
+                id: found
+                for sql, values in zip(each, given, strict=True)
                 for value in values
-                for row in self._file.execute(sql, (value,))
-            ]
+                for id, found in self._file.execute(sql, (value,))
+            }
         except sqlite3.Error as error:
             raise _no_room() from error
-        return {id: json.loads(body) for id, body in rows}
 
     def keep(self, rows: Iterable[tuple[str, Mapping[str, Any], Any]]) -> None:
         """Ids, columns, and what is to be found again by them."""

@@ -21,6 +21,7 @@ from app.files.imports import Columns, CsvFormat, Format, JsonLinesFormat
 from app.machine import segment_changes
 from app.process import Process
 from app.store import contacts, segment_members, segments, suppressions
+from app.store.dry_run import DryRunContacts
 from app.store.suppressions import Reason
 from tests.cast import suppress
 from tests.consent.test_consent import ADA
@@ -146,6 +147,53 @@ async def test_a_file_whose_rows_are_long_is_stored_fewer_at_a_time(
     assert last == totals(created=20)
     assert at_once - 1 <= max(sizes) <= at_once + 1
     assert len(sizes) >= 20 // (at_once + 1)
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_a_file_about_heavy_contacts_is_stored_fewer_at_a_time(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch, dry_run: bool
+) -> None:
+    """However short its rows are, what they change is read: five hundred of 188 KB."""
+    heavy = [{"email": f"p{number}@x.test", "metadata": {"n": "x" * 300}} for number in range(8)]
+    *_, made = await run(process, acme, sheets.json_lines(heavy), JsonLinesFormat())
+    assert made == totals(created=8)
+    monkeypatch.setattr(upserts, "LIGHT", 1)
+    monkeypatch.setattr(upserts, "MOST_BYTES", 1_000)  # three of them
+    held, read = list[int](), contacts.tags_of
+
+    async def counted(*given: Any, **of: Any) -> Any:
+        held.append(len(of["contact_ids"]))
+        return await read(*given, **of)
+
+    monkeypatch.setattr(contacts, "tags_of", counted)
+    named = sheet(*(f"p{i}@x.test,Ada" for i in range(10)), header="email,firstName")
+    *_, last = await run(process, acme, named, dry_run=dry_run)
+    assert last == {**totals(created=2, updated=8), "dryRun": dry_run}
+    assert max(held) <= 3
+    assert sum(held) == 8
+
+
+async def test_a_dry_run_holds_few_of_the_heavy_contacts_that_it_would_have_made(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upserts, "LIGHT", 1)
+    monkeypatch.setattr(upserts, "MOST_BYTES", 3_000)
+    monkeypatch.setattr(imports, "BATCH", 8)
+    held, find = list[int](), DryRunContacts.find
+
+    def counted(kept: DryRunContacts, **asked: Any) -> Any:
+        found = find(kept, **asked)
+        held.append(len(found))
+        return found
+
+    monkeypatch.setattr(DryRunContacts, "find", counted)
+    made = [{"email": f"p{i}@x.test", "metadata": dict.fromkeys("ab", "x" * 400)} for i in range(8)]
+    named = [{"email": f"p{i}@x.test", "firstName": "Ada"} for i in range(8)]
+    file = sheets.json_lines([*made, *named])
+    *_, last = await run(process, acme, file, JsonLinesFormat(), dry_run=True)
+    assert last == {**totals(created=8, updated=8), "dryRun": True}
+    assert 1 <= max(held) <= 4
+    assert sum(held) == 8
 
 
 async def test_a_dry_run_tells_the_same_and_writes_nothing(process: Process, acme: str) -> None:
