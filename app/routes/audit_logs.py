@@ -21,7 +21,7 @@ from app.web.paging import CREATED_AFTER, CREATED_BEFORE, Paging
 from app.web.reply import Page
 from app.web.routing import Call, get
 
-PAGE = 100  # of an export: an entry may have dozens of kilobytes
+PAGE = 100  # of an export
 
 
 class Filters(Paging):
@@ -97,7 +97,15 @@ def resource(row: audit_logs.Entry) -> dict[str, Any]:
 
 
 async def index(call: Call) -> Response:
-    return await paging.index(call, Filters, audit_logs.page, resource)
+    query = call.query(Filters)
+    rows, rest = await audit_logs.page(
+        call.db,
+        workspace_id=call.member.workspace_id,
+        filters=query.filters(),
+        before=paging.position(call, query),
+        limit=query.limit + 1,
+    )
+    return paging.page(call, query, rows, resource, rest=rest)
 
 
 async def verify(call: Call) -> Response:
@@ -134,7 +142,7 @@ async def _lines(call: Call, filters: Mapping[str, Any]) -> AsyncGenerator[bytes
     while more:
         await call.recheck()
         async with call.process.database.read() as db:
-            rows = await audit_logs.page(
+            rows, rest = await audit_logs.page(
                 db,
                 workspace_id=call.member.workspace_id,
                 filters=filters,
@@ -144,7 +152,7 @@ async def _lines(call: Call, filters: Mapping[str, Any]) -> AsyncGenerator[bytes
         if rows:
             yield sheets.json_lines([resource(row) for row in rows])
             before = rows[-1].id
-        more = len(rows) == PAGE
+        more = rest is not None or len(rows) == PAGE
 
 
 PLAN = plans.least_with(plans.AUDIT_LOGS)

@@ -9,7 +9,8 @@ from typing import Any
 
 from app.database.db import Handle
 from app.database.sql import columns, named_values
-from app.store import keyset
+from app.store import bounded_pages, keyset
+from app.store.bounded_pages import Weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class Entry:
 
 
 COLUMNS = columns(Entry)
+# Of a large contact, before and after.
+WEIGHT = Weight("octet_length(COALESCE(newest.changes, ''))", {"changes": "TEXT"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +82,12 @@ async def page(
     filters: Mapping[str, Any],
     before: str | None,
     limit: int,
-) -> list[Entry]:
-    """Newest first."""
+) -> tuple[list[Entry], str | None]:
+    """Newest first, as far as they fill a page; where that leaves out some, the second value is the
+    id below which they are."""
     narrowed, values = keyset.narrowed(CLAUSES, await keyset.by_time(db, "aud", filters), before)
-    return await db.fetch_all_as(
+    page = await bounded_pages.read(
+        db,
         Entry,
         f"""
         SELECT {COLUMNS}
@@ -91,10 +96,10 @@ async def page(
         ORDER BY id DESC
         LIMIT :limit
         """,
-        workspace_id=workspace_id,
-        limit=limit,
-        **values,
+        {**values, "workspace_id": workspace_id, "limit": limit},
+        WEIGHT,
     )
+    return page.rows, page.rest
 
 
 async def about(db: Handle, *, workspace_id: str, resource_id: str, limit: int) -> dict[str, bytes]:

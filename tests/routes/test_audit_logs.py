@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 import httpx2
+import pytest
 
 from app.audit import chain
 from app.process import Process
 from app.routes import ROUTES
+from app.store import bounded_pages
 from tests.cast import HELLO, PASSWORD, Cast, Person, seal, settle
 from tests.routes.conftest import Letter
 
@@ -325,6 +328,27 @@ async def test_the_trail_can_be_filtered_exported_and_verified(
     assert exported.text.count("\n") == 2
     verdict = await cast.olivia.read("/audit-logs/verify")
     assert (verdict["entries"], verdict["unchained"]) == (2, 2)
+
+
+async def test_a_page_of_large_entries_ends_early(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two hundred of the largest would be dozens of megabytes."""
+    for number in range(4):
+        metadata = {"metadata": dict.fromkeys("ab", "x" * 400)}
+        await cast.ed.made("/contacts", {"email": f"p{number}@x.test", **metadata})
+    await cast.adam.made("/templates", {"name": "T", "channel": "email", "content": HELLO})
+    entries = [entry["id"] for entry in await trail(cast.olivia)]
+    monkeypatch.setattr(bounded_pages, "MOST_BYTES", 1_000)
+    pages, cursor = list[list[str]](), ""
+    while not pages or cursor:
+        page = await cast.olivia.read(f"/audit-logs?limit=4{cursor}")
+        pages.append([entry["id"] for entry in page["data"]])
+        cursor = page["nextCursor"] and f"&cursor={page['nextCursor']}"
+    assert [id for page in pages for id in page] == entries
+    assert max(map(len, pages)) < 4
+    exported = (await cast.olivia.get("/audit-logs/export")).text.splitlines()
+    assert [json.loads(line)["id"] for line in exported] == entries
 
 
 # --- who is not yet known, or in another workspace ------------------------------------------------

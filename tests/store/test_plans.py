@@ -1436,7 +1436,7 @@ RECIPIENTS = partial(broadcast_recipients.page, broadcast_id="bro_10001")
 REQUESTS = partial(webhook_requests.page, definition_id="wfl_10050")
 MEMBERS = partial(segment_members.page, segment_id="seg_10001")
 # Whose pages, once they are read, may be sorted again.
-SORTED = (MEMBERS, contact_lists.page, sandbox.page)
+SORTED = (MEMBERS, contact_lists.page, sandbox.page, audit_logs.page)
 
 # For each list its page, and for each filter a value and the column that an index narrows it by.
 PAGES: list[tuple[Callable[..., Awaitable[Sequence[object]]], str, Any, str]] = [
