@@ -113,8 +113,16 @@ def known(filter: Filter, existing: Mapping[str, Segment]) -> Readable:
         if id not in others:
             others[id] = stored(existing[id].filter)
             waiting += others[id].segments
-    names = {id: segment.name for id, segment in existing.items()}
-    return Readable(filter, others, names)
+    return Readable(filter, others, names_of(existing))
+
+
+def names_of(existing: Mapping[str, Segment]) -> dict[str, str]:
+    return {id: segment.name for id, segment in existing.items()}
+
+
+def prose(segment: Segment, names: Mapping[str, str]) -> str:
+    """The filter that it is kept with, in words; `names` are those of segments by their ids."""
+    return segment_prose.prose(stored(segment.filter).condition, names)
 
 
 async def read(

@@ -131,18 +131,19 @@ class SegmentFilters(Changing):
 
 
 async def index(call: Call) -> Response:
-    query = call.query(SegmentFilters)
-    found = await store.page(
+    query, whose = call.query(SegmentFilters), WorkspaceKey(workspace_id=call.member.workspace_id)
+    rows, rest = await store.page(
         call.db,
-        workspace_id=call.member.workspace_id,
+        **whose,
         filters=query.filters(),
         before=paging.position(call, query),
         limit=query.limit + 1,
     )
-    existing = await store.of_workspace(call.db, workspace_id=call.member.workspace_id)
-    await segments.filters_of(existing)  # with turns for others; below they are in memory
+    names = await store.names(call.db, **whose)
+    # With turns for others; below they are in memory.
+    await segments.filters_of({segment.id: segment for segment in rows})
     counted = await _counts(call)
-    return paging.page(call, query, found, lambda segment: resource(segment, existing, counted))
+    return paging.page(call, query, rows, lambda one: resource(one, names, counted), rest=rest)
 
 
 async def show(call: Call) -> Response:
@@ -169,8 +170,9 @@ async def create(call: Call) -> Response:
         fill_to=await membership.fill_to(call.db),
     )
     await _begin_filling(call, [segment], {**existing, segment.id: segment})
-    await call.note("segment.created", segment.id, after=written(segment, existing))
-    shown = resource(segment, existing, await _counts(call))
+    names = segments.names_of(existing)
+    await call.note("segment.created", segment.id, after=written(segment, names))
+    shown = resource(segment, names, await _counts(call))
     return reply.created(f"/segments/{segment.id}", shown, revision=segment.revision)
 
 
@@ -210,7 +212,8 @@ async def update(call: Call) -> Response:
             fill_to=await membership.fill_to(call.db),
         )
         await _refill(call, changed, leading, {**existing, segment.id: changed})
-    before, after = written(segment, existing), written(changed, existing)
+    names = segments.names_of(existing)
+    before, after = written(segment, names), written(changed, names)
     await call.note("segment.updated", segment.id, before, after)
     return await _shown(call, changed, existing)
 
@@ -262,7 +265,9 @@ async def remove(call: Call) -> Response:
     await segment_members.set_names(call.db, **whose, segment_id=segment.id, names=[])
     await jobs.wake(call.db, "segment", **whose, ids=[segment.id])
     call.process.queue.due(call.db, "segment", workspace_id, segment.id)
-    await call.note("segment.deleted", segment.id, before=written(segment, existing))
+    await call.note(
+        "segment.deleted", segment.id, before=written(segment, segments.names_of(existing))
+    )
     return reply.no_content()
 
 
@@ -441,17 +446,18 @@ async def _counts(call: Call) -> _Counts:
 
 async def _shown(call: Call, segment: Segment, existing: Mapping[str, Segment]) -> Response:
     """The ETag covers the names in its prose, the count and the reason."""
-    shown = resource(segment, existing, await _counts(call))
-    names = [existing[id].name for id in segments.stored(segment.filter).segments]
-    beside = [*names, str(shown["count"]), str(segment.reason_code)]
+    names = segments.names_of(existing)
+    shown = resource(segment, names, await _counts(call))
+    named = [names[id] for id in segments.stored(segment.filter).segments]
+    beside = [*named, str(shown["count"]), str(segment.reason_code)]
     return reply.ok(shown, revision=segment.revision, beside=beside)
 
 
-def resource(segment: Segment, existing: Mapping[str, Segment], counts: _Counts) -> dict[str, Any]:
+def resource(segment: Segment, names: Mapping[str, str], counts: _Counts) -> dict[str, Any]:
     is_filled, is_given_up = segment.state == "filled", segment.reason_code is not None
     counted_at = segment.filled_at if segment.kind == "frozen" else counts.at
     return {
-        **written(segment, existing),
+        **written(segment, names),
         "count": counts.by_id.get(segment.id, 0) if is_filled else None,
         "countedAt": counted_at if is_filled and not is_given_up else None,
         "reason": GIVEN_UP if is_given_up else None,
@@ -465,15 +471,14 @@ GIVEN_UP = {
 }
 
 
-def written(segment: Segment, existing: Mapping[str, Segment]) -> dict[str, Any]:
+def written(segment: Segment, names: Mapping[str, str]) -> dict[str, Any]:
     """The form that its audit trail has."""
-    readable = segments.known(segments.stored(segment.filter), existing)
     return {
         "id": segment.id,
         "name": segment.name,
         "kind": segment.kind,
         "filter": document.parse(segment.filter.encode()),
-        "prose": readable.prose,
+        "prose": segments.prose(segment, names),
         "createdAt": segment.created_at,
         "updatedAt": segment.updated_at,
     }

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from app.database.db import Handle
 from app.database.sql import columns
 from app.store import bounded_pages, contact_lists, contacts, keyset
-from app.store.bounded_pages import BoundedPage
+from app.store.bounded_pages import BoundedPage, Weight
 from app.store.contacts import ADDRESS_COLUMNS, Contact
 from app.store.missed_occasions import MissReason
 
@@ -53,6 +53,7 @@ class Segment:
 
 
 COLUMNS = columns(Segment)
+WEIGHT = Weight("octet_length(newest.filter)", {"filter": "TEXT"})  # each of up to 16 KB
 
 
 async def lock(db: Handle, *, workspace_id: str) -> None:
@@ -278,12 +279,26 @@ async def given_up(db: Handle, *, workspace_id: str, limit: int) -> list[GivenUp
     )
 
 
+async def names(db: Handle, *, workspace_id: str) -> dict[str, str]:
+    """Names of all, by id."""
+    rows = await db.fetch_tuples(
+        """
+        SELECT id, name FROM segments
+        WHERE workspace_id = :workspace_id AND state <> 'removing' AND definition_id IS NULL
+        """,
+        workspace_id=workspace_id,
+    )
+    return dict(rows)
+
+
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[Segment]:
-    """Newest first. Filters: see CLAUSES."""
+) -> tuple[list[Segment], str | None]:
+    """Newest first, as far as they fill a page; where that leaves out some, the second value is the
+    id below which they are. Filters: see CLAUSES."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
-    return await db.fetch_all_as(
+    page = await bounded_pages.read(
+        db,
         Segment,
         f"""
         SELECT {COLUMNS} FROM segments
@@ -292,10 +307,10 @@ async def page(
         ORDER BY id DESC
         LIMIT :limit
         """,
-        workspace_id=workspace_id,
-        limit=limit,
-        **values,
+        {**values, "workspace_id": workspace_id, "limit": limit},
+        WEIGHT,
     )
+    return page.rows, page.rest
 
 
 CLAUSES = {
