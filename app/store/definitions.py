@@ -72,10 +72,14 @@ COLUMNS = """id, shape, name, state, trigger_config, body, version, secret_last4
 
 # A template and a topic wherever they stand, in a path or in Liquid, too; a segment as a value.
 _MENTIONED = re.compile(r'(?:tpl|top)_\w+|(?<=")seg_\w+(?=")', re.ASCII)
+# A letter, a digit or _ of an id, as the JSON string that stands in a path may write it.
+_ESCAPED = re.compile(r"\\\\u00([3-7][0-9a-fA-F])")
 
 
 def _mentions(body: str) -> str:
-    return " ".join(f'"{id}"' for id in sorted({*_MENTIONED.findall(body)}))
+    plain = _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), body)
+    found = {*_MENTIONED.findall(body), *_MENTIONED.findall(plain)}
+    return " ".join(f'"{id}"' for id in sorted(found))
 
 
 def _mentioning(id: str) -> str:

@@ -122,6 +122,7 @@ async def test_what_uses_a_template_is_known_until_it_is_archived(database: Data
         '[{"text": "{{ contact.topics.%s.email }}"}]',
         '[{"when": {"path": "contact.topics[\\"%s\\"].email"}}]',
         '[{"text": "\\n%s, and more"}]',
+        '[{"when": {"path": "contact.topics[\\"\\\\u0074op\\\\u005F\\\\u0031\\"].email"}}]',
     ],
 )
 async def test_what_a_body_mentions_is_known_without_reading_it(
@@ -129,7 +130,7 @@ async def test_what_a_body_mentions_is_known_without_reading_it(
 ) -> None:
     """A body may be 256 KB, and nothing bounds how many there are."""
     acme, other = await workspace(database), '["tpl_12", "top_0", "x seg_1"]'
-    using = await definition(database, acme, body=body % "top_1")
+    using = await definition(database, acme, body=body.replace("%s", "top_1"))
     waiting = await definition(database, acme, body='[{"segmentId": "seg_1"}]', name="Waiting")
     await definition(database, acme, body=other)
     async with database.write() as db:
