@@ -12,6 +12,8 @@ import pytest
 from app.audience import erasing, pii_search
 from app.consent import consent
 from app.database.db import Database, Handle
+from app.errors import Unavailable
+from app.main import web
 from app.messages import delivery
 from app.process import Process
 from app.providers.base import Message, Receipt, SendError
@@ -20,6 +22,7 @@ from app.runs import runner
 from app.store import contacts, erasure, webhook_requests
 from tests.cast import Cast, hook, settle
 from tests.store.rows import columns
+from tests.web.wire import head, serving
 
 MARKER = "xylophone"
 EVENT = {"email": f"{MARKER}@x.test", "word": MARKER}
@@ -495,6 +498,63 @@ async def test_many_refused_requests_are_looked_through_in_several_transactions(
     assert len(kept) == 3  # of whom else they are
     assert len(handles) == 5
     assert [handles[0] is one for one in handles] == [True, True, False, False, False]
+
+
+async def test_an_erasure_that_was_cut_is_finished_by_the_next_request(
+    cast: Cast, process: Process, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the process is replaced: what was forgotten stays so, and the contact can be found
+    until all is, at the revision that was asked about."""
+    receipt = await posted(cast, token)
+    await refused(cast, process)
+    url, read = f"/contacts/{receipt['contactId']}", erasure.refused_requests
+
+    async def cut(db: Handle, **asked: Any) -> Any:
+        if asked["after"]:  # in the second transaction
+            raise Unavailable("The process is being replaced.")
+        return await read(db, **asked)
+
+    monkeypatch.setattr(pii_search, "AT_ONCE", 1)
+    monkeypatch.setattr(pii_search, "PAGES", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(erasure, "refused_requests", cut)
+        answer = await cast.ed.delete(url, headers={"If-Match": '"1"'})
+    assert answer.status_code == 503
+    left = (await tables(process.database))["webhook_requests"]
+    assert len([one for one in left if one["code"]]) == 2  # of three refused ones
+    assert MARKER not in str((await tables(process.database))["runs"])
+    assert (await cast.vic.get(url)).status_code == 200
+    assert (await cast.ed.delete(url, headers={"If-Match": '"1"'})).status_code == 204
+    assert await places(process.database) == set()
+
+
+async def test_an_erasure_goes_on_when_whoever_asked_for_it_leaves(
+    cast: Cast, process: Process, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a router does that waits no longer for the answer."""
+    receipt = await posted(cast, token)
+    await refused(cast, process)
+    url, read = f"/contacts/{receipt['contactId']}", erasure.refused_requests
+    has_begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def waiting(db: Handle, **asked: Any) -> Any:
+        has_begun.set()
+        await goes_on.wait()
+        return await read(db, **asked)
+
+    monkeypatch.setattr(erasure, "refused_requests", waiting)
+    monkeypatch.setattr(pii_search, "AT_ONCE", 1)
+    monkeypatch.setattr(pii_search, "PAGES", 1)
+    async with serving(web(process)) as served, asyncio.timeout(10):
+        async with served.connection() as connection:
+            bearer = f"Authorization: Bearer {cast.ed.key}"
+            await connection.send(head("DELETE", url, bearer))
+            await has_begun.wait()
+        await asyncio.sleep(0.1)  # the server has seen it
+        goes_on.set()
+        while (await cast.vic.get(url)).status_code != 404:
+            await asyncio.sleep(0.05)
+    assert await places(process.database) == set()
 
 
 async def test_who_is_changed_while_requests_are_looked_through_is_looked_for_anew(
