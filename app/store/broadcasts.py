@@ -239,18 +239,20 @@ class Naming:
 
 async def unfinished(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Naming]:
     """All that are written and have not ended, as far as they may name one of these ids: nothing
-    that they name may go. Their filters, of up to 16 KB each, are not read."""
+    that they name may go. Their filters, of up to 16 KB each, are not read, nor what those of
+    others mention."""
     return await db.fetch_all_as(
         Naming,
         f"""
         SELECT {columns(Naming)} FROM broadcasts
         WHERE workspace_id = :workspace_id AND {UNFINISHED}
           AND (template_id = ANY(:ids) OR segment_id = ANY(:ids) OR topic_id = ANY(:ids)
-               OR mentions IS NOT NULL)
+               OR EXISTS (SELECT 1 FROM unnest(CAST(:ids AS TEXT[])) AS given (value)
+                          WHERE mentions LIKE '%' || given.value || '%'))
         ORDER BY id
         """,
         workspace_id=workspace_id,
-        ids=list(ids),
+        ids=[id for id in ids if id],
     )
 
 

@@ -12,7 +12,7 @@ from app.audience.segments import stored
 from app.broadcasts import audience as audiences
 from app.machine.fields import YEAR
 from app.process import Process
-from app.store import bounded_pages, segments, templates, workspaces
+from app.store import bounded_pages, broadcasts, segments, templates, workspaces
 from tests.cast import NEXT_MONTH, Cast, Person, lock_waiters, settle
 from tests.driving import set_clock
 from tests.routes.test_new_messages import in_production
@@ -233,6 +233,17 @@ async def test_a_preview_renders_no_more_samples_than_come_to_a_few_megabytes(
     for longest, samples in ((sum(map(len, parts)), 1), (sum(map(len, parts)) + 1, 2)):
         monkeypatch.setattr("app.routes.broadcast_acts.LONGEST", longest)
         assert (await cast.vic.made(path, None))["samples"] == whole[:samples]
+
+
+async def test_what_uses_something_is_found_without_reading_what_others_mention(
+    cast: Cast, process: Process
+) -> None:
+    used = [(await cast.ed.made("/segments", {"name": name, "filter": VIP}))["id"] for name in "AB"]
+    made = [(await broadcast(cast, filter={"segmentId": id}))["id"] for id in used]
+    whose = {"workspace_id": cast.ed.workspace_id}
+    async with process.database.read() as db:
+        found = [await broadcasts.unfinished(db, **whose, ids=[id, ""]) for id in used]
+    assert [[row.id for row in rows] for rows in found] == [[id] for id in made]
 
 
 async def test_a_preview_looks_for_samples_behind_a_page_that_ends_early(
