@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from app.audience import reactions
 from app.audience.workspace_context import context_of
@@ -109,7 +109,12 @@ async def _miss_times(
     if at is None or end is None or reason is None:
         return
     held = await contacts.hold(db, workspace_id=job.workspace_id, ids=ids)
-    times = occasions.times(document.parse(watch.filter.encode()), at, zone)
+    # Not from the first that was missed: before who came a year later there are thousands.
+    earliest = min(held.values(), default=at)
+    begin = max(at, earliest - timedelta(microseconds=1))
+    times = occasions.times(document.parse(watch.filter.encode()), begin, zone)
+    if at < earliest:
+        at = next(times, None)
     following, passed, missed = next(times, None), 0, []
     for contact_id, created_at in sorted(held.items(), key=lambda one: one[1]):
         while at is not None and at < created_at and at <= end:
