@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Literal, TypeAlias
 
 from app.database.db import Handle
+from app.database.handle import lock_number
 
 Kind: TypeAlias = Literal["webhook", "api_key", "customer"]
 
@@ -54,10 +56,12 @@ async def put(db: Handle, kind: Kind, *, workspace_id: str, id: str, key: str | 
 
 
 async def delete(db: Handle, kind: Kind, *, workspace_id: str, ids: Sequence[str]) -> None:
+    if not ids:
+        return
     # On Citus a node commits before the coordinator, so a row may be changed again, and is locked
     # no more, before its key is there.
-    for id in sorted(ids):
-        await db.lock_name(f"directory|{kind}|{id}")
+    digests = (sha256(f"directory|{kind}|{id}".encode()).digest() for id in ids)
+    await db.lock(*map(lock_number, digests))
     await db.execute(
         """
         DELETE FROM directory

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,29 @@ async def test_a_row_whose_key_is_changed_twice_at_once_has_the_last(
             await asyncio.wait_for(asyncio.shield(second), 0.3)
     await second
     assert await found(database) == ({key: place} if key else {})
+
+
+async def test_the_keys_of_many_rows_go_in_two_trips(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member who leaves may have made a hundred."""
+    places = {key: Place("ws_1", f"wfl_{number}") for number, key in enumerate(KEYS)}
+    for key, place in places.items():
+        await put(database, place, key)
+    ids, trips = [place.id for place in places.values()], 0
+    async with database.write() as db:
+        use = db.use
+
+        async def counted(work: Any) -> Any:
+            nonlocal trips
+            trips += 1
+            return await use(work)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(type(db), "use", staticmethod(counted))
+            await directory.delete(db, "webhook", workspace_id="ws_1", ids=ids)
+    assert trips == 2
+    assert await found(database) == {}
 
 
 async def test_no_two_rows_have_one_key(database: Database) -> None:
