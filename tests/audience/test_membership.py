@@ -796,12 +796,20 @@ async def test_a_chunk_that_takes_longer_than_its_lease_is_not_lost(
     process = replace(process, settings=replace(process.settings, lease_seconds=1))
     here = await world(process, acme, 1)
     await crowd(here, 8)
-    slow_down_sql(monkeypatch, 0.18)
+    goes_on, judge = asyncio.Event(), segment_fills.changes
+
+    async def judged(*given: Any, **named: Any) -> Any:
+        await goes_on.wait()
+        return await judge(*given, **named)
+
+    monkeypatch.setattr(segment_fills, "changes", judged)
     [job] = await process.claim("segment", [], 1)
     working = asyncio.create_task(segment_jobs.work(process, job))
     await asyncio.sleep(1.1)
-    assert not working.done()
-    assert await process.claim("segment", [], 1) == []
+    another = asyncio.create_task(process.claim("segment", [], 1))
+    await asyncio.wait({another}, timeout=0.5)  # of SQLite the chunk has the one writer
+    goes_on.set()
+    assert await another == []
     await working
     assert [count for _, count in (await here.kept()).values()] == [8]
 

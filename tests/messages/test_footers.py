@@ -149,7 +149,7 @@ def test_what_is_left_as_it_was_written_is_not_weighed_on_the_loop(piece: str) -
     with contextlib.suppress(effort.Exceeded):
         made = effort.attempt(0.005, lambda: footers.finish("email", content, NO_FACTS, None))
         assert made.styled is None
-    assert time.thread_time() - began < 0.02
+    assert time.thread_time() - began < 0.05
 
 
 NO_FACTS: Facts = dict.fromkeys(("contact", "workspace", "trigger", "run", "steps", "now"))
