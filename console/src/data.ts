@@ -297,10 +297,10 @@ function over<T extends object>(begun: Begun<T>, stored: T, tag: string): Begun<
 
 type Forget<T> = (saved?: T, elsewhere?: string) => boolean
 
-/** A draft: the tag that its save has to match, and whether anything was typed. `clash`: somebody else changed the same since. */
+/** A draft: the tag that its save has to match, and whether anything is typed that is not stored. `clash`: somebody else changed the same since. */
 export interface Held {
   tag: string
-  isKept: boolean
+  isTyped: boolean
   clash: Record<'base' | 'mine' | 'theirs', object> | null
   goOn: () => void
   forget: () => void
@@ -318,8 +318,12 @@ export function useDraft<T extends object>(
   tag = '',
 ): [T, (changes: Partial<T>) => void, Forget<T>, Held] {
   const key = draftKey(name) // also of the sign-in form, whose draft is forgotten once there is a workspace
-  const kept = sessionStorage.getItem(key)
-  const [begun, setBegun] = useState<Begun<T>>(() => ({ typed: {}, base: stored, tag, ...JSON.parse(kept ?? '{}') }))
+  const [begun, setBegun] = useState<Begun<T>>(() => ({
+    typed: {},
+    base: stored,
+    tag,
+    ...JSON.parse(sessionStorage.getItem(key) ?? '{}'),
+  }))
   const latest = useRef(begun)
   const now = over(begun, stored, tag)
   const draft = { ...now.base, ...now.typed }
@@ -341,7 +345,6 @@ export function useDraft<T extends object>(
     put({ typed: changed({ ...saved, ...(elsewhere ? {} : since) }, base), base, tag })
     return same(since, {})
   }
-  const isKept = kept !== null && !same(draft, stored)
   const goOn = () => put({ typed: now.typed, base: stored, tag })
   return [
     draft,
@@ -349,7 +352,7 @@ export function useDraft<T extends object>(
     forget,
     {
       tag: now.tag,
-      isKept,
+      isTyped: !same(now.typed, {}) && !same(draft, stored), // also where the tab can keep no more
       clash: now.tag === tag ? null : { base: now.base, mine: { ...stored, ...now.typed }, theirs: stored },
       goOn,
       forget: () => {

@@ -749,6 +749,7 @@ export function Form({
   extra?: ComponentChildren
 }) {
   const [isDone, setDone] = useState(false)
+  const isTyped = useRef(false) // since it was sent: what was done is of another text
   const form = useRef<HTMLFormElement>(null)
   const own = useAct()
   const { run, problem, busy } = act ?? own
@@ -756,12 +757,16 @@ export function Form({
     <form
       ref={form}
       class="form"
-      onInput={() => setDone(false)}
+      onInput={() => {
+        isTyped.current = true
+        setDone(false)
+      }}
       onSubmit={event => {
         event.preventDefault()
+        isTyped.current = false
         setDone(false)
         void run(submit).then(fine => {
-          setDone(fine)
+          setDone(fine && !isTyped.current)
           if (!fine) toFirst(form.current)
         })
       }}

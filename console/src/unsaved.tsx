@@ -11,7 +11,7 @@ const comparing = () => import('./flow/changed')
 export function Unsaved({ of, label = 'Discard changes' }: { of: Held; label?: string }) {
   const { clash, goOn, forget } = of
   if (clash) return <Later load={comparing} show={({ Clash }) => <Clash {...clash} keep={goOn} take={forget} />} />
-  if (!of.isKept) return null
+  if (!of.isTyped) return null
   return (
     <p class="note" role="status">
       You have unsaved changes.{' '}

@@ -258,7 +258,7 @@ function Editor({ stored, tag, again }: Partial<Edited<Stored>>) {
             <Form
               act={act}
               label={stored ? 'Save' : 'Create template'}
-              success={held.isKept ? '' : 'Saved.'}
+              success={held.isTyped ? '' : 'Saved.'}
               submit={submit}
             >
               <Field label="Name" required {...field('name')} />

@@ -152,7 +152,7 @@ function WorkspaceForm({
     <Form
       act={{ ...act, problem }}
       label="Save"
-      success={held.isKept ? '' : 'Saved.'}
+      success={held.isTyped ? '' : 'Saved.'}
       submit={async () => {
         await settled(
           got(

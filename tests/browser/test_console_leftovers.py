@@ -1,0 +1,79 @@
+"""Sentences of the console that are about what stands there now, and about nothing else."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.conftest import Service, opened
+from tests.browser.test_drafts import UNSAVED, saving
+from tests.browser.test_kills import press
+from tests.browser.test_kills import template as new_template
+
+FULL = """() => {
+    Storage.prototype.setItem = () => { throw new DOMException('', 'QuotaExceededError') }
+}"""
+DRAWN = "new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
+
+
+def saved(page: Page) -> Locator:
+    return page.locator(".buttons > [role=status]", has_text="Saved.")
+
+
+def answered(page: Page, button: str) -> None:
+    """The form may be sent again, and what it says by now is there."""
+    expect(page.get_by_role("button", name=button, exact=True)).to_be_enabled()
+    page.evaluate(DRAWN)
+
+
+def test_a_form_says_that_it_is_saved_until_something_else_stands_in_it(
+    page: Page, service: Service
+) -> None:
+    before = service.read("/settings/workspace")
+    opened(page, service, "/settings/workspace")
+    address = page.get_by_label("Postal address")
+    address.fill("1 Saved Street")
+    with saving(page, "Save", "PATCH", "**/settings/workspace"):
+        address.fill("2 Typed Since Street")
+    page.get_by_text(UNSAVED).wait_for()
+    answered(page, "Save")
+    expect(saved(page)).to_have_count(0)
+    press(page, "Save")
+    saved(page).wait_for()
+    assert service.read("/settings/workspace")["postalAddress"] == "2 Typed Since Street"
+    address.press("End")
+    page.keyboard.type("!")
+    expect(saved(page)).to_have_count(0)
+    page.get_by_text(UNSAVED).wait_for()
+    restored = {"postalAddress": before["postalAddress"]}
+    assert service.api.patch("/settings/workspace", json=restored).is_success
+
+
+def test_what_is_typed_while_a_form_is_saved_counts_where_the_tab_can_keep_no_more(
+    another_tab: Page, service: Service
+) -> None:
+    page, path = another_tab, f"/templates/{new_template(service)['id']}"
+    opened(page, service, path)
+    page.evaluate(FULL)
+    page.get_by_label("Subject").fill("Saved")
+    page.get_by_text(UNSAVED).wait_for()
+    with saving(page, "Save", "PATCH", f"**{path}"):
+        page.get_by_label("Name").fill("Typed since")
+    answered(page, "Save")
+    assert service.read(path)["content"]["subject"] == "Saved"
+    expect(page.get_by_label("Name")).to_have_value("Typed since")
+    expect(saved(page)).to_have_count(0)
+    page.get_by_text(UNSAVED).wait_for()
+
+
+def test_an_invitation_is_on_its_way_to_whom_it_was_sent_and_not_to_whom_was_typed_since(
+    page: Page, service: Service
+) -> None:
+    opened(page, service, "/settings/members")
+    email = page.get_by_label("Email", exact=True)
+    email.fill("first@invited.example")
+    with saving(page, "Send invitation", "POST", "**/memberships/invitations"):
+        email.fill("second@invited.example")
+    page.get_by_role("cell", name="first@invited.example").wait_for()
+    answered(page, "Send invitation")
+    expect(email).to_have_value("second@invited.example")
+    expect(page.get_by_text("The invitation is on its way.")).to_have_count(0)
