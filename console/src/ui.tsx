@@ -373,7 +373,7 @@ interface Emptiness {
   none?: string | undefined
   empty?: ComponentChildren
 }
-export type Tabled<T> = Columns<T> & Emptiness & { of: Listed<T> }
+export type Tabled<T> = Columns<T> & Emptiness & { of: Listed<T>; caption?: string }
 
 /** Where a list has no rows: where the address narrows it, the way to all of them. */
 export const Nothing = ({
@@ -404,14 +404,21 @@ export const Nothing = ({
   </p>
 )
 
-/** A list page by page; `what` its rows are called. */
-export function Table<T extends object>({ of, what, none, empty, ...rest }: Tabled<T> & { what: string }) {
+/** A list page by page; `what` its rows are called. `caption`: of one that does not begin with the newest. */
+export function Table<T extends object>({
+  of,
+  what,
+  none,
+  empty,
+  caption = `${capital(what)}, newest first`,
+  ...rest
+}: Tabled<T> & { what: string }) {
   if (of.rows === null) return <Unread of={of} />
   return (
     <>
       <Refused problem={of.problem} />
       {of.rows.length > 0 ? (
-        <Rows of={of.rows} caption={`${capital(what)}, newest first`} {...rest} />
+        <Rows of={of.rows} caption={caption} {...rest} />
       ) : (
         !of.more && <Nothing of={of} what={what} none={none} empty={empty} />
       )}

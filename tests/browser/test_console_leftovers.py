@@ -77,3 +77,19 @@ def test_an_invitation_is_on_its_way_to_whom_it_was_sent_and_not_to_whom_was_typ
     answered(page, "Send invitation")
     expect(email).to_have_value("second@invited.example")
     expect(page.get_by_text("The invitation is on its way.")).to_have_count(0)
+
+
+def test_a_list_is_called_newest_first_only_where_it_is(
+    page: Page, service: Service, ids: dict[str, str]
+) -> None:
+    domain = {"domain": "acme.example", "role": "viewer", "claimedBy": "usr_1"}
+    claimed = [{**domain, "createdAt": "2026-03-02T10:00:00.000Z"}]
+    answer = {"data": claimed, "nextCursor": None}
+    page.route("**/settings/sign-in-domains*", lambda route: route.fulfill(json=answer))
+    for path, name in (
+        ("/settings/sign-in", "Domains, in alphabetical order"),
+        (f"/contacts/{ids['contact']}", "Topics, by channel"),
+        ("/contacts", "Contacts, newest first"),
+    ):
+        opened(page, service, path)
+        page.get_by_role("table", name=name).wait_for()

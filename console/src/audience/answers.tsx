@@ -47,6 +47,7 @@ export function Answers({ contact, done }: { contact: Contact; done: () => Promi
     <Section title="Topics" actions={<Link to="/settings/topics">All topics</Link>}>
       <Table
         what="topics"
+        caption="Topics, by channel"
         of={{ ...topics, rows: named && [...named, ...whole] }}
         id={({ topic, channel }) => `${topic?.id ?? ''}${channel}`}
         columns={[

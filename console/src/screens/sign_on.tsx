@@ -32,6 +32,7 @@ export function SignOn() {
       </p>
       <Table
         what="domains"
+        caption="Domains, in alphabetical order"
         of={list}
         id={each => each.domain}
         none="No domains claimed: people join by invitation."
