@@ -589,7 +589,7 @@ type FieldProps = {
   growing?: Growing
   rows?: number
   beside?: ComponentChildren
-  type?: 'text' | 'email' | 'password' | 'number' | 'url' | 'time' | 'date' | 'datetime-local' | 'search' | 'search'
+  type?: 'text' | 'email' | 'password' | 'number' | 'url' | 'time' | 'date' | 'datetime-local' | 'search'
   required?: boolean
   autocomplete?: string
   list?: string
