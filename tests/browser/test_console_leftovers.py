@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import Locator, Page, expect
+import re
+from typing import Any
 
-from tests.browser.conftest import Service, opened
+from playwright.sync_api import Locator, Page, Route, expect
+
+from tests.browser.conftest import Service, opened, signed_in
 from tests.browser.test_drafts import UNSAVED, saving
 from tests.browser.test_kills import press
 from tests.browser.test_kills import template as new_template
@@ -93,3 +96,23 @@ def test_a_list_is_called_newest_first_only_where_it_is(
     ):
         opened(page, service, path)
         page.get_by_role("table", name=name).wait_for()
+
+
+def test_a_link_of_before_to_what_happened_in_one_workspace_shows_that_one_alone(
+    stranger: Page, service: Service
+) -> None:
+    page, asked = stranger, list[str]()
+    email, _ = service.registered("Olga", "Operators")
+    service.command("grant-super-admin", email, "--unverified")
+
+    def answered(route: Route) -> None:
+        asked.append(route.request.url)
+        nothing: dict[str, Any] = {"data": [], "nextCursor": None}
+        route.fulfill(json=nothing)
+
+    page.route(re.compile(f"{service.url}/admin/runs[?]"), answered)
+    signed_in(page, service, email, "/admin/runs?workspace=wsp_1&status=FAILED")
+    page.get_by_text("No runs match.").wait_for()
+    page.wait_for_url("**/console/admin/runs?status=FAILED&workspaceId=wsp_1")
+    assert asked
+    assert all("workspaceId=wsp_1" in url for url in asked)

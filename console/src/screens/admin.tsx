@@ -1,9 +1,11 @@
 // For super-admins: all workspaces, and what they may do about one.
+import { useEffect } from 'preact/hooks'
 import { api, byId, got, settled, tagged, type Schemas } from '../api'
 import { useDraft, useListed, useLoaded } from '../data'
 import { Days } from '../days'
 import { useNarrowed } from '../lists'
 import { useMe } from '../me'
+import { narrow, useFilter } from '../router'
 import { AdminScreen, AnyAttempts, AnyAudit, AnyRuns, Health } from './installation'
 import {
   Choice,
@@ -66,6 +68,11 @@ const PARTS: Record<string, () => preact.JSX.Element> = {
 /** A part of these pages, or a workspace by its ID. */
 export function Admin({ part = '' }: { part?: string }) {
   const Part = PARTS[part]
+  const old = useFilter('workspace') // as links to these lists had it
+  useEffect(() => {
+    if (old) narrow({ workspace: '', workspaceId: old })
+  }, [old])
+  if (old) return null
   return Part ? <Part /> : <AnyWorkspace id={part} />
 }
 
