@@ -64,6 +64,15 @@ const more = entryPoint => {
   const [chunk] = outputs.find(([, output]) => output.entryPoint === entryPoint)
   return weight([...loaded(chunk)].filter(path => !shell.has(path)))
 }
+// What is loaded once it is wanted is of no use if something of the first screen has it, too.
+const wanted = new Set(outputs.map(([, { entryPoint }]) => entryPoint).filter(one => one !== 'src/main.tsx'))
+const early = [...shell]
+  .flatMap(path => Object.keys(built.metafile.outputs[path].inputs))
+  .filter(one => wanted.has(one))
+if (early.length) {
+  console.error(`The first screen loads what should be loaded later: ${early.join(', ')}.`)
+  process.exit(1)
+}
 const { dependencies } = JSON.parse(await readFile(join(HERE, 'package.json'), 'utf8'))
 const budgets = [
   ['first screen, as gzip', first, SHELL, 'bytes'],

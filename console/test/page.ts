@@ -13,7 +13,7 @@ const listeners = new Map<string, ((event: object) => void)[]>()
 export const fire = (name: string, event: object = {}) => listeners.get(name)?.forEach(listener => listener(event))
 
 const page = {
-  document: { querySelector: () => null },
+  document: { querySelector: () => null, documentElement: { style: {} } },
   location: new URL('https://tidings.example/console/'),
   navigator: { locks: { request: (_: string, work: () => unknown) => work() } },
   sessionStorage: kept(),
