@@ -31,6 +31,7 @@ export function TestMail({
         title="Send a test email?"
         sure="Send"
         act={async () => {
+          setSent('')
           setSent((await send(to)).messageId)
           forget()
         }}

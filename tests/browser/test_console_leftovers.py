@@ -7,10 +7,11 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.conftest import Service, opened, signed_in
+from tests.browser.conftest import PASSWORD, Service, Watch, opened, signed_in
 from tests.browser.test_drafts import UNSAVED, saving
 from tests.browser.test_kills import press
 from tests.browser.test_kills import template as new_template
+from tests.browser.test_unanswered import AWAY
 
 FULL = """() => {
     Storage.prototype.setItem = () => { throw new DOMException('', 'QuotaExceededError') }
@@ -116,3 +117,35 @@ def test_a_link_of_before_to_what_happened_in_one_workspace_shows_that_one_alone
     page.wait_for_url("**/console/admin/runs?status=FAILED&workspaceId=wsp_1")
     assert asked
     assert all("workspaceId=wsp_1" in url for url in asked)
+
+
+def test_what_was_found_or_done_before_is_not_said_beside_why_it_is_not_now(
+    stranger: Page, service: Service, watch: Watch
+) -> None:
+    page, watch.expected = stranger, "503"
+    email, bearer = service.registered("Vera", "Verdicts")
+    own = service.acting(bearer)
+    settings = {"provider": "smtp", "url": "smtps://v:s@mail.example.com", "from": email}
+    assert own.api.put("/settings/channels/email", json=settings).is_success
+    signed_in(page, service, email, "/settings/channels")
+    path, found = "**/settings/channels/email/verify", {"ok": True, "findings": []}
+    page.route(path, lambda route: route.fulfill(json=found))
+    press(page, "Verify")
+    page.get_by_text("Messages can be sent.").wait_for()
+    page.route(path, lambda route: route.fulfill(**AWAY))
+    press(page, "Verify")
+    page.get_by_role("alert").get_by_text("The database is away.").wait_for()
+    expect(page.get_by_text("Messages can be sent.")).to_have_count(0)
+
+    opened(page, service, "/settings/account")
+    page.get_by_label("Current password").fill(PASSWORD)
+    page.get_by_label("New password").fill(f"{PASSWORD}!")
+    press(page, "Change password")
+    page.get_by_text("Password changed.").wait_for()
+    page.route("**/auth/password", lambda route: route.fulfill(**AWAY))
+    page.get_by_label("Current password").fill(PASSWORD)
+    expect(page.get_by_text("Password changed.")).to_have_count(0)
+    page.get_by_label("New password").fill(f"{PASSWORD}!!")
+    press(page, "Change password")
+    page.get_by_role("alert").get_by_text("The database is away.").wait_for()
+    expect(page.get_by_text("Password changed.")).to_have_count(0)

@@ -82,6 +82,7 @@ export function RecordEvent({ contact, done }: Doing) {
     <Section title="Record event">
       <Form
         label="Record"
+        success={`${recorded} was recorded; see below what came of it.`}
         extra={<Button onClick={done}>Cancel</Button>}
         submit={async () => {
           const { name } = await got(
@@ -113,7 +114,6 @@ export function RecordEvent({ contact, done }: Doing) {
           }
           {...field('properties')}
         />
-        {recorded && <p role="status">{recorded} was recorded; see below what came of it.</p>}
       </Form>
     </Section>
   )

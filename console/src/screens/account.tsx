@@ -10,7 +10,7 @@ export function Account() {
   const { user, reload } = useMe()
   const [draft, setDraft] = useState({ currentPassword: '', newPassword: '' })
   const field = fields(draft, changes => setDraft({ ...draft, ...changes }))
-  const [done, setDone] = useState('')
+  const [isSent, setSent] = useState(false)
   const verifying = useAct()
   if (!user) return null
   return (
@@ -30,8 +30,9 @@ export function Account() {
                   small
                   act={verifying}
                   work={async () => {
+                    setSent(false)
                     await got(api.POST('/auth/email/verification'))
-                    setDone('An email with a link is on its way.')
+                    setSent(true)
                     await reload()
                   }}
                 >
@@ -43,14 +44,14 @@ export function Account() {
         ]}
       />
       <Refused problem={verifying.problem} />
-      {done && <p role="status">{done}</p>}
+      {isSent && <p role="status">An email with a link is on its way.</p>}
       <Section title="Change password">
         <Form
           label="Change password"
+          success="Password changed. Your other sessions have ended."
           submit={async () => {
             await got(api.PATCH('/auth/password', { body: draft }))
             setDraft({ currentPassword: '', newPassword: '' })
-            setDone('Password changed. Your other sessions have ended.')
           }}
         >
           <input

@@ -40,7 +40,10 @@ function Channel({ way, reload }: { way: Schemas['Way']; reload: () => Promise<v
             {way.ownSettings && (
               <Press
                 act={act}
-                work={async () => setFound(await got(api.POST('/settings/channels/{channel}/verify', path)))}
+                work={async () => {
+                  setFound(null)
+                  setFound(await got(api.POST('/settings/channels/{channel}/verify', path)))
+                }}
               >
                 Verify
               </Press>

@@ -160,6 +160,7 @@ function Reply() {
       <Form
         label="Reply"
         submit={async () => {
+          setAnswer(null)
           setAnswer(await got(api.POST('/sandbox/replies', { body: draft as Schemas['NewReply'] })))
           forget({ ...draft, text: '' })
         }}

@@ -38,7 +38,13 @@ function Trail() {
   return (
     <>
       <p class="buttons">
-        <Press act={act} work={async () => setVerdict(await got(api.GET('/audit-logs/verify')))}>
+        <Press
+          act={act}
+          work={async () => {
+            setVerdict(null)
+            setVerdict(await got(api.GET('/audit-logs/verify')))
+          }}
+        >
           Verify trail
         </Press>
         <Press act={act} work={() => download('/audit-logs/export', 'audit-logs.ndjson')}>
