@@ -869,18 +869,27 @@ export function Confirm({
           }}
         >
           <h2>{title}</h2>
-          <Errors problem={acting.problem}>
-            {asks && <Fragment key={opened}>{children}</Fragment>}
-            <Rest />
-          </Errors>
-          <p class="buttons">
-            <Button class={danger ? 'danger primary' : 'primary'} disabled={acting.busy || !isRead} onClick={done}>
-              {sure}
-            </Button>
-            <Button disabled={isDoing} onClick={() => dialog.current?.close()}>
-              {leave}
-            </Button>
-          </p>
+          <form
+            noValidate
+            onSubmit={event => {
+              event.preventDefault()
+              event.stopPropagation() // it may stand in another one
+              done()
+            }}
+          >
+            <Errors problem={acting.problem}>
+              {asks && <Fragment key={opened}>{children}</Fragment>}
+              <Rest />
+            </Errors>
+            <p class="buttons">
+              <button class={danger ? 'danger primary' : 'primary'} disabled={acting.busy || !isRead}>
+                {sure}
+              </button>
+              <Button disabled={isDoing} onClick={() => dialog.current?.close()}>
+                {leave}
+              </Button>
+            </p>
+          </form>
         </dialog>
       )}
     </>

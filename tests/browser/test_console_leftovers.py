@@ -149,3 +149,18 @@ def test_what_was_found_or_done_before_is_not_said_beside_why_it_is_not_now(
     press(page, "Change password")
     page.get_by_role("alert").get_by_text("The database is away.").wait_for()
     expect(page.get_by_text("Password changed.")).to_have_count(0)
+
+
+def test_enter_sends_what_a_dialog_asks_for_and_no_form_around_it(
+    page: Page, service: Service, ids: dict[str, str]
+) -> None:
+    opened(page, service, f"/flows/workflows/{ids['flow']}")
+    press(page, "Start run")
+    contact = page.get_by_role("dialog").get_by_label("Contact", exact=True)
+    contact.fill("nobody@nowhere.example")
+    contact.press("Enter")
+    page.get_by_role("dialog").get_by_text("No contact starts with that.").wait_for()
+    expect(contact).to_be_focused()
+    contact.fill(ids["contact"])
+    contact.press("Enter")
+    page.get_by_role("heading", level=1, name="Run", exact=True).wait_for()
