@@ -826,7 +826,11 @@ export function Confirm({
   const [isRead, setRead] = useState(!read)
   const [asks, setAsks] = useState(isAsked)
   const [opened, setOpened] = useState(0) // how often: of a long list, most dialogs never are
-  useLayoutEffect(() => dialog.current?.showModal(), [opened])
+  useLayoutEffect(() => {
+    dialog.current?.showModal()
+    if (!danger || dialog.current?.querySelector('input')) return
+    dialog.current?.querySelector<HTMLElement>('form > :last-child > :last-child')?.focus() // a second Enter does no harm
+  }, [opened])
   const isDoing = acting.busy && isRead
   const open = () => {
     if (isDoing) return

@@ -164,3 +164,20 @@ def test_enter_sends_what_a_dialog_asks_for_and_no_form_around_it(
     contact.fill(ids["contact"])
     contact.press("Enter")
     page.get_by_role("heading", level=1, name="Run", exact=True).wait_for()
+
+
+def test_a_dialog_before_an_act_that_takes_something_away_begins_at_the_way_out(
+    page: Page, service: Service
+) -> None:
+    path = f"/templates/{new_template(service)['id']}"
+    opened(page, service, path)
+    remove = page.get_by_role("button", name="Delete", exact=True)
+    remove.press("Enter")
+    dialog = page.get_by_role("dialog", name="Delete this template?")
+    expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
+    page.keyboard.press("Enter")
+    dialog.wait_for(state="hidden")
+    assert service.api.get(path).is_success
+    opened(page, service, "/settings/workspace")
+    press(page, "Delete workspace")
+    expect(page.get_by_role("dialog").get_by_role("textbox")).to_be_focused()
