@@ -4,14 +4,22 @@ import { got, type Answered } from './api'
 import { useListed, type Listed, type Page } from './data'
 import { days } from './days'
 import { useCan } from './me'
+import { meant } from './names'
 import { cleared, here, useLocation } from './router'
 import type { paths } from './schema'
+import { Refusal } from './session'
 import { Filters, Link, Screen, Table, type Tabled } from './ui'
 
 /** What a list of the API can be asked for. */
 type Asked<Path extends keyof paths> = paths[Path] extends { get: { parameters: { query?: infer Query } } }
   ? NonNullable<Query>
   : never
+
+/** Whom a filter means; why it means nobody stands in the place of the rows. */
+const whom = (text: string) =>
+  meant(text).catch(({ status, code, message }: Refusal) => {
+    throw new Refusal(status, code, message)
+  })
 
 /** The list at this path of the API, narrowed by days and by these filters of the address, of whose values the API judges. */
 export function useNarrowed<Path extends keyof paths, T>(
@@ -23,7 +31,11 @@ export function useNarrowed<Path extends keyof paths, T>(
   const { query } = useLocation()
   const filters = names.map(name => [name, query.get(name) || undefined])
   const list = useListed(
-    cursor => got(read({ ...Object.fromEntries(filters), ...days(query), cursor, limit: 50 } as Asked<Path>)),
+    async cursor => {
+      const asked = { ...Object.fromEntries(filters), ...days(query), cursor, limit: 50 }
+      if (asked.contactId?.length > 1) asked.contactId = await whom(asked.contactId)
+      return got(read(asked as Asked<Path>))
+    },
     [path, query.toString()],
     every,
   )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from typing import Any
 
 from playwright.sync_api import Locator, Page, Route, expect
@@ -181,3 +182,27 @@ def test_a_dialog_before_an_act_that_takes_something_away_begins_at_the_way_out(
     opened(page, service, "/settings/workspace")
     press(page, "Delete workspace")
     expect(page.get_by_role("dialog").get_by_role("textbox")).to_be_focused()
+
+
+def test_messages_and_runs_of_somebody_are_found_by_what_people_know_of_them(
+    page: Page, service: Service
+) -> None:
+    mark = secrets.token_hex(4)
+    ada, bob = (f"{mark}-{name}@example.com" for name in ("ada", "bob"))
+    letter = {"channel": "email", "content": {"subject": "Hi", "html": "<p>Hi</p>"}}
+    for email in (ada, bob):
+        contact = service.made("/contacts", {"email": email})["id"]
+        service.made("/messages", {**letter, "contactId": contact})
+    opened(page, service, "/messages")
+    page.get_by_text("More filters").press("Enter")
+    whom, rows = page.get_by_role("searchbox", name="Contact"), page.locator("tbody tr")
+    whom.fill(mark)
+    page.get_by_role("alert").get_by_text("Several contacts start with that").wait_for()
+    expect(rows).to_have_count(0)
+    whom.fill(ada)
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text(ada)
+    whom.fill(f"nobody-{mark}")
+    page.get_by_role("alert").get_by_text("No contact starts with that.").wait_for()
+    opened(page, service, f"/runs?contactId={bob}")
+    page.get_by_text("No runs match.").wait_for()

@@ -80,7 +80,7 @@ export function Messages() {
 /** Filters of messages, in the sandbox, too. */
 export const OfContact = () => (
   <>
-    <Search label="Contact" name="contactId" placeholder="an ID" />
+    <Search label="Contact" name="contactId" placeholder="address, name or ID" />
     <Search label="Run" name="runId" placeholder="an ID" />
     <Days />
   </>

@@ -121,7 +121,7 @@ export function Runs() {
       }
       more={
         <>
-          <Search label="Contact" name="contactId" placeholder="an ID" />
+          <Search label="Contact" name="contactId" placeholder="address, name or ID" />
           <Days />
         </>
       }
