@@ -118,6 +118,12 @@ export const useTopics = (chosen = '') =>
     chosen,
     id => got(api.GET('/topics/{id}', byId(id))),
   )
+/** Who gets marketing about this topic, or about none; the default one is about whatever has none. */
+export const getting = ({ rows }: Listed<Schemas['TopicShape']>, id: string | null) =>
+  rows &&
+  (rows.some(each => each.id === id && !each.isDefault)
+    ? 'Only contacts who opted in get this.'
+    : 'Everyone who has not unsubscribed gets this.')
 export const useBroadcasts = (chosen = '') =>
   useChosen<Schemas['BroadcastSummary']>(
     useListed(cursor => got(api.GET('/broadcasts', { params: { query: page(cursor) } })), []),

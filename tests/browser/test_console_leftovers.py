@@ -206,3 +206,28 @@ def test_messages_and_runs_of_somebody_are_found_by_what_people_know_of_them(
     page.get_by_role("alert").get_by_text("No contact starts with that.").wait_for()
     opened(page, service, f"/runs?contactId={bob}")
     page.get_by_text("No runs match.").wait_for()
+
+
+def test_a_choice_of_a_topic_says_who_gets_what_is_chosen(page: Page, service: Service) -> None:
+    name = f"News {secrets.token_hex(4)}"
+    topic = service.made("/topics", {"name": name, "channels": ["email"]})["id"]
+    letter = {"channel": "email", "content": {"subject": "Hi", "html": "<p>Hi</p>"}}
+    marketing = {**letter, "category": "marketing"}
+    plain, own = (
+        service.made("/templates", {**marketing, "name": f"{kind} {name}", "topicId": id})["id"]
+        for kind, id in (("Plain", None), ("Own", topic))
+    )
+    everyone, some = "Everyone who has not unsubscribed", "Only contacts who opted in get this."
+    opened(page, service, f"/templates/{plain}")
+    page.get_by_text(everyone).wait_for()
+    page.get_by_label("Topic", exact=True).select_option(topic)
+    page.get_by_text(some).wait_for()
+    opened(page, service, "/broadcasts/new")
+    template = page.get_by_role("combobox", name="Template", exact=True)
+    for id, sentence in ((plain, everyone), (own, some)):
+        template.select_option(id)
+        page.get_by_text(sentence).wait_for()
+    audience = {"tag": name, "templateId": own}
+    broadcast = service.made("/broadcasts", {"name": name, **audience})["id"]
+    opened(page, service, f"/broadcasts/{broadcast}")
+    page.locator("dt:text-is('Topic') + dd", has_text=name).wait_for()

@@ -214,10 +214,8 @@ function About({ of, template }: { of: Stored; template: Schemas['Template'] | n
     async () => (of.segmentId ? got(api.GET('/segments/{id}', byId(of.segmentId))) : null),
     [of.segmentId],
   )
-  const topic = useLoaded(
-    async () => (of.topicId ? got(api.GET('/topics/{id}', byId(of.topicId))) : null),
-    [of.topicId],
-  )
+  const topicId = of.topicId ?? template?.topicId
+  const topic = useLoaded(async () => (topicId ? got(api.GET('/topics/{id}', byId(topicId))) : null), [topicId])
   const audience = of.segmentId ? (
     <Link to={`/segments/${of.segmentId}`}>{segment.value?.name ?? of.segmentId}</Link>
   ) : of.tag ? (
@@ -237,7 +235,7 @@ function About({ of, template }: { of: Stored; template: Schemas['Template'] | n
           ['State', <Status value={of.state} />],
           ['Audience', audience],
           ['Template', <Link to={`/templates/${of.templateId}`}>{template?.name ?? of.templateId}</Link>],
-          ['Topic', of.topicId ? (topic.value?.name ?? of.topicId) : 'the template’s'],
+          ['Topic', topicId ? (topic.value?.name ?? topicId) : template && 'none'],
           ['Starts', <When at={of.startedAt ?? of.sendAt} none="once scheduled" />],
           ...(of.localTime ? ([['Contact’s local time', of.localTime]] as const) : []),
           ...(of.perMinute ? ([['Pace', `${of.perMinute.toLocaleString()} per minute`]] as const) : []),

@@ -3,7 +3,7 @@ import { api, exactly, got, settled } from '../api'
 import { fields, useDraft, useStored, type Edited, type Listed } from '../data'
 import { local } from '../days'
 import { same } from '../exact'
-import { options, Tags, TAGS, useSegments, useTemplates, useTopics } from '../names'
+import { getting, options, Tags, TAGS, useSegments, useTemplates, useTopics } from '../names'
 import { useCan } from '../me'
 import { go, useFilter } from '../router'
 import { Field, Form, Link, NotAllowed, Opened, Screen, Section } from '../ui'
@@ -129,8 +129,8 @@ function Compose({ stored, tag, again }: Partial<Edited<Stored>>) {
         {template?.category === 'marketing' && (
           <Field
             label="Topic"
-            {...choice(known.topics, 'the template’s')}
-            hint="Only contacts who opted in get this."
+            {...choice(known.topics, template.topicId ? 'the template’s' : 'none')}
+            hint={getting(known.topics, draft.topicId || template.topicId)}
             {...field('topicId')}
           />
         )}

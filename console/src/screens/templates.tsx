@@ -7,7 +7,7 @@ import { errorsIn, First, refusalOf } from '../errors'
 import { objectOf, same } from '../exact'
 import { ListScreen, useNarrowed } from '../lists'
 import { useCan } from '../me'
-import { UsedBy, Whom, meant, options, useTopics } from '../names'
+import { UsedBy, Whom, getting, meant, options, useTopics } from '../names'
 import { go, useLocation } from '../router'
 import { Refusal } from '../session'
 import {
@@ -426,12 +426,12 @@ function Topic({ draft, set }: { draft: Draft; set: (topicId: string) => void })
       label="Topic"
       value={draft.topicId}
       set={set}
-      options={[['', 'none: everyone who has not unsubscribed'], ...options({ ...all, rows: fitting })]}
+      options={[['', 'none'], ...options({ ...all, rows: fitting })]}
       growing={all}
       pointer="/topicId"
       hint={
         <>
-          Only contacts who opted in get this. <Link to="/settings/topics">Topics</Link>
+          {getting(all, draft.topicId)} <Link to="/settings/topics">Topics</Link>
         </>
       }
     />
