@@ -231,3 +231,14 @@ def test_a_choice_of_a_topic_says_who_gets_what_is_chosen(page: Page, service: S
     broadcast = service.made("/broadcasts", {"name": name, **audience})["id"]
     opened(page, service, f"/broadcasts/{broadcast}")
     page.locator("dt:text-is('Topic') + dd", has_text=name).wait_for()
+
+
+def test_who_may_not_send_a_broadcast_reads_who_may(
+    page: Page, stranger: Page, service: Service, ids: dict[str, str]
+) -> None:
+    path, who = f"/broadcasts/{ids['broadcast']}", "editors who may send broadcasts, can schedule"
+    signed_in(stranger, service, service.joined("editor"), path)
+    stranger.get_by_text(who).wait_for()
+    opened(page, service, path)
+    page.get_by_role("button", name="Schedule", exact=True).wait_for()
+    expect(page.get_by_text(who)).to_have_count(0)

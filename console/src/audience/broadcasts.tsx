@@ -172,6 +172,9 @@ export function Broadcast({ id }: { id: string }) {
       <Shown of={broadcast}>
         {value => (
           <>
+            {value.state === 'DRAFT' && !sends && (
+              <p class="note">Admins, and editors who may send broadcasts, can schedule it.</p>
+            )}
             <About of={value} template={template.value} />
             {value.audience.frozen ? (
               <Sent of={value} reload={broadcast.reload} />
