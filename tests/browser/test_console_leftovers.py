@@ -242,3 +242,12 @@ def test_who_may_not_send_a_broadcast_reads_who_may(
     opened(page, service, path)
     page.get_by_role("button", name="Schedule", exact=True).wait_for()
     expect(page.get_by_text(who)).to_have_count(0)
+
+
+def test_a_template_says_what_its_parts_are_for(page: Page, service: Service) -> None:
+    opened(page, service, "/templates/new")
+    for label, hint in (
+        ("Preheader", "Mail programs show it beside the subject."),
+        ("Reply to", "Empty: the workspace’s."),
+    ):
+        expect(page.get_by_label(label, exact=True)).to_have_accessible_description(hint)

@@ -62,6 +62,11 @@ const TITLES: Record<string, string> = {
   replyTo: 'reply to',
   contentSid: 'content SID',
 }
+const HINTS: Record<string, string> = {
+  preheader: 'Mail programs show it beside the subject.',
+  fromName: 'Empty: the workspace’s.',
+  replyTo: 'Empty: the workspace’s.',
+}
 const NONE: Stored['findings'] = []
 const NO_VARIABLES: string[] = []
 
@@ -287,7 +292,7 @@ function Editor({ stored, tag, again }: Partial<Edited<Stored>>) {
                   return rows ? (
                     <Code key={name} {...control} rows={rows} isMarkup={name === 'html'} findings={findings} />
                   ) : (
-                    <Field key={name} {...control} />
+                    <Field key={name} {...control} hint={HINTS[name]} />
                   )
                 })}
                 {draft.channel === 'whatsapp' && (
