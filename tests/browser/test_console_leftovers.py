@@ -251,3 +251,25 @@ def test_a_template_says_what_its_parts_are_for(page: Page, service: Service) ->
         ("Reply to", "Empty: the workspace’s."),
     ):
         expect(page.get_by_label(label, exact=True)).to_have_accessible_description(hint)
+
+
+CONTRAST = """() => {
+    const shine = colour => {
+        const [red, green, blue] = colour.match(/[\\d.]+/g).map(Number).map(one => one / 255)
+            .map(one => one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05
+    }
+    const field = document.querySelector('[placeholder]')
+    const [ink, paper] = [getComputedStyle(field, '::placeholder').color,
+        getComputedStyle(field).backgroundColor].map(shine)
+    return Math.max(ink, paper) / Math.min(ink, paper)
+}"""
+
+
+def test_what_a_field_proposes_can_be_read_in_the_light_and_in_the_dark(
+    page: Page, service: Service
+) -> None:
+    opened(page, service, "/contacts")
+    assert page.evaluate(CONTRAST) >= 4.5
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate(CONTRAST) >= 4.5
