@@ -12,6 +12,7 @@ from tests.browser.conftest import PASSWORD, Service, Watch, opened, signed_in
 from tests.browser.test_drafts import UNSAVED, saving
 from tests.browser.test_kills import press
 from tests.browser.test_kills import template as new_template
+from tests.browser.test_stories import asking
 from tests.browser.test_unanswered import AWAY
 
 FULL = """() => {
@@ -273,3 +274,15 @@ def test_what_a_field_proposes_can_be_read_in_the_light_and_in_the_dark(
     assert page.evaluate(CONTRAST) >= 4.5
     page.emulate_media(color_scheme="dark")
     assert page.evaluate(CONTRAST) >= 4.5
+
+
+def test_a_new_segment_doubts_nothing_before_anything_was_chosen(
+    page: Page, service: Service
+) -> None:
+    with asking(page) as asked:
+        opened(page, service, "/segments/new")
+        page.get_by_text("They appear once the rule says who is in it.").wait_for()
+        expect(page.get_by_text("No contact has the tag")).to_have_count(0)
+        page.get_by_label("Value", exact=True).fill(f"tag-{secrets.token_hex(4)}")
+        page.get_by_text("0 contacts").wait_for()
+    assert asked.count(f"{service.url}/segments/preview") == 1

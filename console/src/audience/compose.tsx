@@ -162,12 +162,12 @@ function Compose({ stored, tag, again }: Partial<Edited<Stored>>) {
 }
 
 function OwnFilter({ text, set }: { text: string; set: (text: string) => void }) {
-  const { found, problem } = useFound(text, null)
+  const found = useFound(text, null)
   return (
     <>
-      <FilterField text={text} set={set} problem={problem} />
+      <FilterField text={text} set={set} problem={found.problem} />
       <Section title="Matching contacts">
-        <FoundShown found={found} problem={problem} />
+        <FoundShown {...found} />
       </Section>
     </>
   )

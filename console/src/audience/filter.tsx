@@ -79,16 +79,18 @@ const HELD: readonly (readonly [keyof Counts, string])[] = [
   ['unsubscribed', 'unsubscribed'],
 ]
 
-/** What the filter finds, shortly after the last key. */
+/** What the filter finds, shortly after the last key; of one that says nothing yet it is not asked. */
 export function useFound(text: string, contactId: string | null) {
+  const isBlank = text === BLANK && !contactId
   const { value, problem } = useTyped(
-    async () => got(api.POST('/segments/preview', { body: { filter: filterOf(text), contactId } })),
+    async () => (isBlank ? null : got(api.POST('/segments/preview', { body: { filter: filterOf(text), contactId } }))),
     [text, contactId],
   )
-  return { found: problem ? null : value, problem }
+  return { found: problem ? null : value, problem, isBlank }
 }
 
-export function FoundShown({ found, problem }: { found: Found | null; problem: Refusal | null }) {
+export function FoundShown({ found, problem, isBlank }: ReturnType<typeof useFound>) {
+  if (isBlank) return <p class="empty">They appear once the rule says who is in it.</p>
   if (!found)
     return problem ? (
       <Refused problem={problem} rest={unplaced(problem.errors, [AT, '/contactId'])} />

@@ -158,7 +158,8 @@ function Editor({ stored, tag, again }: Partial<Edited<Stored>>) {
   const [starts, setStarts] = useState(false)
   const [typed, setTyped] = useState('')
   const [contactId, setContact] = useState<string | null>(null)
-  const { found, problem } = useFound(draft.filter, contactId)
+  const looked = useFound(draft.filter, contactId),
+    { found, problem } = looked
   const save = async () => {
     const body = { name: draft.name, kind: draft.kind, filter: filterOf(draft.filter) } as Schemas['WritableSegment']
     const query = { startAutomations: starts }
@@ -194,7 +195,7 @@ function Editor({ stored, tag, again }: Partial<Edited<Stored>>) {
           />
         </Form>
         <Section title="Matching contacts">
-          <FoundShown found={found} problem={problem} />
+          <FoundShown {...looked} />
           <Form label="Test contact" submit={async () => setContact(await meant(typed))}>
             <First problem={problem}>
               <Whom required value={typed} set={setTyped} />
