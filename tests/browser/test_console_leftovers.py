@@ -9,15 +9,18 @@ from typing import Any
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import PASSWORD, Service, Watch, opened, signed_in
+from tests.browser.test_acts import confirmed
 from tests.browser.test_drafts import UNSAVED, saving
 from tests.browser.test_kills import press
 from tests.browser.test_kills import template as new_template
 from tests.browser.test_stories import asking
 from tests.browser.test_unanswered import AWAY
+from tests.cast import NEXT_MONTH
 
 FULL = """() => {
     Storage.prototype.setItem = () => { throw new DOMException('', 'QuotaExceededError') }
 }"""
+JSON_TYPE = {"Content-Type": "application/json"}
 DRAWN = "new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
 
 
@@ -286,3 +289,22 @@ def test_a_new_segment_doubts_nothing_before_anything_was_chosen(
         page.get_by_label("Value", exact=True).fill(f"tag-{secrets.token_hex(4)}")
         page.get_by_text("0 contacts").wait_for()
     assert asked.count(f"{service.url}/segments/preview") == 1
+
+
+def test_a_broadcast_is_duplicated_as_a_draft_without_its_time(
+    page: Page, service: Service
+) -> None:
+    mark, total = secrets.token_hex(4), "12345678901234567890"
+    filter = f'{{"path": "contact.metadata.total", "op": "eq", "value": {total}}}'
+    letter = new_template(service)["id"]
+    what = f'"name": "Sale {mark}", "templateId": "{letter}", "filter": {filter}'
+    body = f'{{{what}, "sendAt": "{NEXT_MONTH}", "perMinute": 60}}'
+    answer = service.api.post("/broadcasts", content=body, headers=JSON_TYPE)
+    assert answer.is_success, answer.text
+    opened(page, service, f"/broadcasts/{answer.json()['id']}")
+    confirmed(page, "Duplicate")
+    page.get_by_role("heading", level=1, name=f"Edit Copy of Sale {mark}").wait_for()
+    path = f"/broadcasts/{page.url.split('/')[-2]}"
+    copy = service.read(path)
+    assert (copy["state"], copy["sendAt"], copy["perMinute"]) == ("DRAFT", None, 60)
+    assert total in service.api.get(path).text

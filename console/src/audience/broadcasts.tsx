@@ -1,5 +1,5 @@
 // Broadcasts: composed, previewed by reason, scheduled; and while they are sent, who got it and who did not.
-import { api, byId, got, tagged, type Schemas } from '../api'
+import { api, byId, exactly, got, sent, tagged, type Schemas } from '../api'
 import { useLoaded } from '../data'
 import { CHANGED, Days } from '../days'
 import { ListScreen, useNarrowed } from '../lists'
@@ -69,6 +69,17 @@ export const Broadcasts = () => (
 const DONE = ['SENT', 'DELIVERED', 'BOUNCED', 'COMPLAINED', 'FAILED', 'UNKNOWN', 'SUPPRESSED', 'CANCELLED'] as const
 const key = (status: string) => status.toLowerCase() as keyof Stored['progress']
 const isMoving = ({ state }: Stored) => ['SCHEDULED', 'SENDING', 'PAUSED'].includes(state)
+
+const LONGEST = 200 // of a name
+/** Makes a draft of the same, without its time; its id. */
+async function copied(id: string): Promise<string> {
+  const { name, segmentId, filter, tag, templateId, topicId, localTime, perMinute } = (
+    await exactly<Stored>(`/broadcasts/${id}`)
+  ).value
+  const audience = { segmentId, filter, tag }
+  const body = { name: `Copy of ${name}`.slice(0, LONGEST), ...audience, templateId, topicId, localTime, perMinute }
+  return (await exactly<Stored>('/broadcasts', sent('POST', body))).value.id
+}
 
 export function Broadcast({ id }: { id: string }) {
   const path = byId(id)
@@ -150,6 +161,15 @@ export function Broadcast({ id }: { id: string }) {
                 act={() => done(got(api.POST('/broadcasts/{id}/cancel', path)))}
               >
                 <p>What has not been sent never will be. This cannot be undone.</p>
+              </Confirm>
+            )}
+            {may('broadcasts:write') && (
+              <Confirm
+                label="Duplicate"
+                title="Duplicate this broadcast?"
+                act={async () => go(`/broadcasts/${await copied(id)}/edit`)}
+              >
+                <p>Creates a draft with the same content and audience. Nothing is sent until it is scheduled.</p>
               </Confirm>
             )}
             {neverBegan && mayChange(may, value) && (
