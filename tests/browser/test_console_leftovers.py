@@ -308,3 +308,22 @@ def test_a_broadcast_is_duplicated_as_a_draft_without_its_time(
     copy = service.read(path)
     assert (copy["state"], copy["sendAt"], copy["perMinute"]) == ("DRAFT", None, 60)
     assert total in service.api.get(path).text
+
+
+def test_whether_a_contact_matches_is_said_of_the_one_that_was_tested(
+    page: Page, service: Service
+) -> None:
+    mark = secrets.token_hex(4)
+    ada, bob = (f"{name}-{mark}@example.com" for name in ("ada", "bob"))
+    service.made("/contacts", {"email": ada, "tags": [mark]})
+    service.made("/contacts", {"email": bob})
+    opened(page, service, "/segments/new")
+    page.get_by_label("Value", exact=True).fill(mark)
+    contact = page.get_by_label("Contact", exact=True)
+    contact.fill(ada)
+    press(page, "Test contact")
+    page.get_by_text(f"{ada} matches.").wait_for()
+    contact.fill(bob)
+    page.get_by_text(f"{ada} matches.").wait_for()
+    press(page, "Test contact")
+    page.get_by_text(f"{bob} does not match.").wait_for()

@@ -157,8 +157,8 @@ function Editor({ stored, tag, again }: Partial<Edited<Stored>>) {
   const field = fields(draft, change)
   const [starts, setStarts] = useState(false)
   const [typed, setTyped] = useState('')
-  const [contactId, setContact] = useState<string | null>(null)
-  const looked = useFound(draft.filter, contactId),
+  const [tested, setTested] = useState({ id: null as string | null, name: '' })
+  const looked = useFound(draft.filter, tested.id),
     { found, problem } = looked
   const save = async () => {
     const body = { name: draft.name, kind: draft.kind, filter: filterOf(draft.filter) } as Schemas['WritableSegment']
@@ -196,7 +196,7 @@ function Editor({ stored, tag, again }: Partial<Edited<Stored>>) {
         </Form>
         <Section title="Matching contacts">
           <FoundShown {...looked} />
-          <Form label="Test contact" submit={async () => setContact(await meant(typed))}>
+          <Form label="Test contact" submit={async () => setTested({ id: await meant(typed), name: typed })}>
             <First problem={problem}>
               <Whom required value={typed} set={setTyped} />
             </First>
@@ -204,7 +204,7 @@ function Editor({ stored, tag, again }: Partial<Edited<Stored>>) {
           {found?.contact && (
             <div role="status">
               <p>
-                <Link to={`/contacts/${found.contact.contactId}`}>{typed}</Link>{' '}
+                <Link to={`/contacts/${found.contact.contactId}`}>{tested.name}</Link>{' '}
                 {found.contact.holds ? 'matches.' : 'does not match.'}
               </p>
               <Json value={found.contact.operands} name="comparisons" open={false} />
