@@ -11,6 +11,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 from tests.browser.conftest import PASSWORD, Service, Watch, opened, signed_in
 from tests.browser.test_acts import confirmed
 from tests.browser.test_drafts import UNSAVED, saving
+from tests.browser.test_editor import edited
 from tests.browser.test_kills import press
 from tests.browser.test_kills import template as new_template
 from tests.browser.test_stories import asking
@@ -327,3 +328,21 @@ def test_whether_a_contact_matches_is_said_of_the_one_that_was_tested(
     page.get_by_text(f"{ada} matches.").wait_for()
     press(page, "Test contact")
     page.get_by_text(f"{bob} does not match.").wait_for()
+
+
+def test_what_cases_came_to_goes_with_the_flow_that_they_ran_with(
+    page: Page, service: Service
+) -> None:
+    url = edited(page, service, "workflows", steps=[{"id": "tag", "type": "add_tag", "tag": "a"}])
+    given = {"trigger": {}, "startAt": "2026-03-02T10:00:00Z"}
+    case = {"given": given, "expect": {"steps": [{"nodeId": "tag"}]}}
+    assert service.api.put(f"{url}/cases/Tagged", json=case).is_success
+    page.get_by_role("button", name="Simulate", exact=True).first.click()
+    press(page, "Run cases")
+    came = page.get_by_text("of 1 cases pass")
+    came.wait_for()
+    page.get_by_label("Activate only if all cases pass").check()
+    page.get_by_text("They ran with the saved flow.").wait_for()
+    press(page, "Save")
+    page.get_by_text("all changes saved").wait_for()
+    expect(came).to_have_count(0)
