@@ -269,19 +269,6 @@ export function Copy({ text, label = 'Copy' }: { text: string; label?: string })
   )
 }
 
-/** A secret that is shown once. */
-export const Secret = ({ name, value, forget }: { name: string; value: string; forget: () => void }) => (
-  <div class="note" role="status">
-    <p>{name}. It is shown only once: store it safely.</p>
-    <p class="copyable">
-      <code>{value}</code> <Copy text={value} />{' '}
-      <Button small onClick={forget}>
-        Done
-      </Button>
-    </p>
-  </div>
-)
-
 // --- what was read, and lists of it -----------------------------------------------------------------
 
 /** In the place of what was not read yet: that it is being read, or why it was not. */

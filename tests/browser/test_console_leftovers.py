@@ -14,6 +14,7 @@ from tests.browser.test_drafts import UNSAVED, saving
 from tests.browser.test_editor import edited
 from tests.browser.test_kills import press
 from tests.browser.test_kills import template as new_template
+from tests.browser.test_lists import SMALL
 from tests.browser.test_stories import asking
 from tests.browser.test_unanswered import AWAY
 from tests.cast import NEXT_MONTH
@@ -346,3 +347,11 @@ def test_what_cases_came_to_goes_with_the_flow_that_they_ran_with(
     press(page, "Save")
     page.get_by_text("all changes saved").wait_for()
     expect(came).to_have_count(0)
+
+
+def test_a_key_that_is_shown_once_comes_into_sight(page: Page, service: Service) -> None:
+    opened(page, service, "/settings/keys")
+    page.set_viewport_size(SMALL)
+    page.get_by_label("Name", exact=True).fill(f"Shop {secrets.token_hex(4)}")
+    press(page, "Create key")
+    expect(page.locator(".note code")).to_be_in_viewport()

@@ -5,6 +5,7 @@ import { fields, useDraft, useListed, useStored } from '../data'
 import { useCan } from '../me'
 import { page } from '../names'
 import { local } from '../days'
+import { Secret } from '../secret'
 import { Refusal } from '../session'
 import { Sought } from '../sought'
 import {
@@ -15,7 +16,6 @@ import {
   Nothing,
   Refused,
   Section,
-  Secret,
   Several,
   Shown,
   Status,

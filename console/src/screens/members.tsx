@@ -4,8 +4,9 @@ import { api, byId, got, settled, tagged, type Schemas } from '../api'
 import { fields, useDraft, useListed } from '../data'
 import { useCan, useMe } from '../me'
 import { page } from '../names'
+import { Secret } from '../secret'
 import { Sought } from '../sought'
-import { Check, Confirm, Field, Form, Secret, Section, Status, Table, When } from '../ui'
+import { Check, Confirm, Field, Form, Section, Status, Table, When } from '../ui'
 
 const ROLES = ['viewer', 'editor', 'admin', 'owner'] as const
 type Role = (typeof ROLES)[number]
