@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.conftest import PASSWORD, Service, Watch, opened, signed_in
+from tests.browser.conftest import PASSWORD, PHONE, Service, Watch, opened, signed_in
 from tests.browser.test_acts import confirmed
 from tests.browser.test_drafts import UNSAVED, saving
 from tests.browser.test_editor import edited
@@ -355,3 +355,12 @@ def test_a_key_that_is_shown_once_comes_into_sight(page: Page, service: Service)
     page.get_by_label("Name", exact=True).fill(f"Shop {secrets.token_hex(4)}")
     press(page, "Create key")
     expect(page.locator(".note code")).to_be_in_viewport()
+
+
+def test_no_field_makes_a_phone_zoom_in(page: Page, service: Service) -> None:
+    page.set_viewport_size(PHONE)
+    for path in ("/contacts", "/contacts/new"):
+        opened(page, service, path)
+        fields = page.locator("main :is(input, select, textarea)")
+        sizes = fields.evaluate_all("all => all.map(one => getComputedStyle(one).fontSize)")
+        assert {*sizes} == {"16px"}
