@@ -92,9 +92,12 @@ export const Link = ({
   </a>
 )
 
+export const Disallowed = () => (
+  <p class="empty">Your role ({useMe().role}) does not allow this. An admin of the workspace can change your role.</p>
+)
 export const NotAllowed = () => (
   <Screen title="Not allowed">
-    <p class="empty">Your role ({useMe().role}) does not allow this. An admin of the workspace can change your role.</p>
+    <Disallowed />
   </Screen>
 )
 

@@ -24,6 +24,7 @@ import {
   Table,
   When,
 } from '../ui'
+import { triggerPath } from '../webhooks'
 
 export function RequestTable({ of, id, isHook }: { of: Kind; id: string; isHook: boolean }) {
   const list = useNarrowed(
@@ -75,8 +76,8 @@ const drawing = () => import('../flow/versions')
 
 const parsed = (body: string) => tried(() => ({ value: parse(body) }), null)
 
-/** The path as Liquid prints it: of an odd key in brackets, without a dot before them. */
-const printed = (path: string) => `{{trigger${path.startsWith('[') ? '' : '.'}${path}}}`
+/** The path as Liquid prints it. */
+const printed = (path: string) => `{{${triggerPath(path)}}}`
 
 export function Request({ id }: { id: string }) {
   const path = byId(id)

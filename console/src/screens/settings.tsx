@@ -1,7 +1,7 @@
 // Settings: the workspace, its members, their sign-in and keys, channels, event endpoints, suppressions, topics, the audit trail and the plan.
 import { Later, reaching } from '../later'
-import { useCan, useMe } from '../me'
-import { Link, Screen } from '../ui'
+import { useCan } from '../me'
+import { Disallowed, Link, Screen } from '../ui'
 import { Account } from './account'
 import { Channels } from './channels'
 import { Endpoints } from './endpoints'
@@ -42,7 +42,6 @@ const ABOUT: Record<string, string> = {
 
 export function Settings({ part }: { part: string }) {
   const may = useCan()
-  const { role } = useMe()
   const mine = PARTS.filter(([, , needs]) => !needs || may(needs))
   const [, name, needs, show] = PARTS.find(([key]) => key === part) ?? PARTS[0]!
   return (
@@ -54,11 +53,7 @@ export function Settings({ part }: { part: string }) {
           </Link>
         ))}
       </nav>
-      {!needs || may(needs) ? (
-        show()
-      ) : (
-        <p class="empty">Your role ({role}) does not allow this. An admin of the workspace can change your role.</p>
-      )}
+      {!needs || may(needs) ? show() : <Disallowed />}
     </Screen>
   )
 }

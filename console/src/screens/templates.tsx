@@ -23,6 +23,7 @@ import {
   Screen,
   Section,
   Shown,
+  Views,
   When,
 } from '../ui'
 import { Unsaved } from '../unsaved'
@@ -443,9 +444,11 @@ function Topic({ draft, set }: { draft: Draft; set: (topicId: string) => void })
   )
 }
 
+const WIDTHS = { '360': '360 px', '700': '700 px' }
+
 function Rendered({ of, id, isBehind }: { of: Checked; id: string; isBehind: boolean }) {
   const [{ contactId, event }, change] = useDraft(`preview.${id}`, { contactId: '', event: null as string | null }) // until then an event that has whatever the text reads
-  const [width, setWidth] = useState(700)
+  const [width, setWidth] = useState<keyof typeof WIDTHS>('700')
   const [wanted, setWanted] = useState<{ contactId: string | null; trigger: Record<string, unknown> | null }>({
     contactId: null,
     trigger: null,
@@ -484,14 +487,8 @@ function Rendered({ of, id, isBehind }: { of: Checked; id: string; isBehind: boo
                   <p class="wrong">{part.error}</p>
                 ) : name === 'html' ? (
                   <>
-                    <div class="views" role="group" aria-label="Width">
-                      {[360, 700].map(each => (
-                        <Button key={each} aria-pressed={each === width} onClick={() => setWidth(each)}>
-                          {each} px
-                        </Button>
-                      ))}
-                    </div>
-                    <Preview of={{ html: part.rendered ?? '' }} width={width} />
+                    <Views label="Width" of={WIDTHS} value={width} set={setWidth} />
+                    <Preview of={{ html: part.rendered ?? '' }} width={Number(width)} />
                   </>
                 ) : (
                   <pre tabIndex={0}>{part.rendered}</pre>
