@@ -119,6 +119,29 @@ export function Press({ act, work, disabled, ...rest }: Pressed & { act?: Act; w
   )
 }
 
+/** Pages below one address, of which `now` is shown. */
+export const Tabs = ({
+  label,
+  at,
+  of,
+  now,
+  children,
+}: Children & {
+  label: string
+  at: string
+  of: readonly (readonly [key: string, name: string, ...rest: unknown[]])[]
+  now: string
+}) => (
+  <nav class="tabs" aria-label={label}>
+    {of.map(([key, name]) => (
+      <Link key={key} to={key ? `${at}/${key}` : at} aria-current={key === now ? 'page' : undefined}>
+        {name}
+      </Link>
+    ))}
+    {children}
+  </nav>
+)
+
 /** Ways to look at the same, one of which is chosen. */
 export const Views = <T extends string>({
   label,

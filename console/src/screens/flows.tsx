@@ -27,6 +27,7 @@ import {
   Section,
   Shown,
   Status,
+  Tabs,
   When,
   plural,
   Press,
@@ -84,24 +85,17 @@ export function Flows() {
 export const underWay = (count: number, one: string, many: string) =>
   count ? `${count < 1000 ? plural(count, 'run') : '1,000 or more runs'} in progress ${count === 1 ? one : many}` : ''
 
-export function FlowTabs({ here, tab, flow }: { here: string; tab: string; flow: string }) {
-  const tabs = [
-    ['', 'Overview'],
-    ['edit', 'Edit'],
-    ['versions', 'Versions'],
-    ['requests', 'Requests'],
-  ] as const
-  return (
-    <nav class="tabs" aria-label="Flow">
-      {tabs.map(([name, label]) => (
-        <Link key={name} to={name ? `${here}/${name}` : here} aria-current={tab === name ? 'page' : undefined}>
-          {label}
-        </Link>
-      ))}
-      <Link to={`/runs?flow=${flow}`}>Runs</Link>
-    </nav>
-  )
-}
+const TABS = [
+  ['', 'Overview'],
+  ['edit', 'Edit'],
+  ['versions', 'Versions'],
+  ['requests', 'Requests'],
+] as const
+export const FlowTabs = ({ here, tab, flow }: { here: string; tab: string; flow: string }) => (
+  <Tabs label="Flow" at={here} of={TABS} now={tab}>
+    <Link to={`/runs?flow=${flow}`}>Runs</Link>
+  </Tabs>
+)
 
 type Definition = Schemas['Workflow'] | Schemas['Automation']
 export const kindOf = (text: string): Kind => (text === 'automations' ? 'automations' : 'workflows')

@@ -18,6 +18,7 @@ import {
   Shown,
   Status,
   Table,
+  Tabs,
   When,
   type Column,
   type Tabled,
@@ -37,13 +38,7 @@ const TABS = [
 export function AdminScreen({ tab, lead, children }: { tab: string; lead: string; children: ComponentChildren }) {
   return (
     <Screen title="All workspaces" lead={lead}>
-      <nav class="tabs" aria-label="Installation">
-        {TABS.map(([key, label]) => (
-          <Link key={key} to={key ? `/admin/${key}` : '/admin'} aria-current={key === tab ? 'page' : undefined}>
-            {label}
-          </Link>
-        ))}
-      </nav>
+      <Tabs label="Installation" at="/admin" of={TABS} now={tab} />
       {children}
     </Screen>
   )

@@ -1,7 +1,7 @@
 // Settings: the workspace, its members, their sign-in and keys, channels, event endpoints, suppressions, topics, the audit trail and the plan.
 import { Later, reaching } from '../later'
 import { useCan } from '../me'
-import { Disallowed, Link, Screen } from '../ui'
+import { Disallowed, Screen, Tabs } from '../ui'
 import { Account } from './account'
 import { Channels } from './channels'
 import { Endpoints } from './endpoints'
@@ -46,13 +46,7 @@ export function Settings({ part }: { part: string }) {
   const [, name, needs, show] = PARTS.find(([key]) => key === part) ?? PARTS[0]!
   return (
     <Screen title={name} lead={ABOUT[part]}>
-      <nav class="tabs" aria-label="Settings">
-        {mine.map(([key, label]) => (
-          <Link key={key} to={`/settings/${key}`} aria-current={key === part ? 'page' : undefined}>
-            {label}
-          </Link>
-        ))}
-      </nav>
+      <Tabs label="Settings" at="/settings" of={mine} now={part} />
       {!needs || may(needs) ? show() : <Disallowed />}
     </Screen>
   )
