@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 from tests.browser.conftest import PASSWORD, PHONE, Service, Watch, opened, signed_in
 from tests.browser.test_acts import confirmed
 from tests.browser.test_drafts import UNSAVED, saving
-from tests.browser.test_editor import edited
+from tests.browser.test_editor import box, edited, graph
 from tests.browser.test_kills import press
 from tests.browser.test_kills import template as new_template
 from tests.browser.test_lists import SMALL
@@ -364,3 +364,11 @@ def test_no_field_makes_a_phone_zoom_in(page: Page, service: Service) -> None:
         fields = page.locator("main :is(input, select, textarea)")
         sizes = fields.evaluate_all("all => all.map(one => getComputedStyle(one).fontSize)")
         assert {*sizes} == {"16px"}
+
+
+def test_a_box_with_errors_says_so_to_who_hears_it(page: Page, service: Service) -> None:
+    mail = {"id": "mail", "type": "send_message", "data": {"channel": "email"}}
+    edited(page, service, "automations", graph=graph(mail))
+    expect(box(page, "mail")).to_have_attribute("aria-label", re.compile("mail.*, has errors$"))
+    of_it = page.locator(".outline").get_by_role("button", name="mail", exact=False)
+    expect(of_it.get_by_role("img", name="has errors")).to_have_count(1)

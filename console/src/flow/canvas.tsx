@@ -143,21 +143,24 @@ function Inner({
   const refresh = useUpdateNodeInternals()
   const given = useMemo(
     () =>
-      cards.map((card, index): CardNode => ({
-        id: safe(card.id),
-        type: 'card',
-        position: positions[card.id] ?? { x: 0, y: index * 110 },
-        initialWidth: CARD.width,
-        initialHeight: CARD.height,
-        data: { card, shown: shown(card) },
-        ...(cards.length > MANY ? { handles: guessed(card) } : {}),
-        draggable: free && !locked,
-        selected: selected.includes(card.id),
-        connectable: free && !locked,
-        ariaLabel: [shown(card).title, card.kind === 'trigger' ? '' : card.id, shown(card).says]
-          .filter(Boolean)
-          .join(', '),
-      })),
+      cards.map((card, index): CardNode => {
+        const seen = shown(card)
+        return {
+          id: safe(card.id),
+          type: 'card',
+          position: positions[card.id] ?? { x: 0, y: index * 110 },
+          initialWidth: CARD.width,
+          initialHeight: CARD.height,
+          data: { card, shown: seen },
+          ...(cards.length > MANY ? { handles: guessed(card) } : {}),
+          draggable: free && !locked,
+          selected: selected.includes(card.id),
+          connectable: free && !locked,
+          ariaLabel: [seen.title, card.kind === 'trigger' ? '' : card.id, seen.says, seen.errors ? 'has errors' : '']
+            .filter(Boolean)
+            .join(', '),
+        }
+      }),
     [cards, positions, shown, free, locked, selected],
   )
   const [nodes, setNodes] = useState<CardNode[]>(given)

@@ -69,7 +69,12 @@ export function Palette({
               onClick={() => focus([each.id])}
             >
               {each.kind === TRIGGER ? 'Trigger' : each.id}
-              {(marks.get(each.id) ?? []).some(one => one.severity === 'error') && <span class="bad"> ✕</span>}
+              {(marks.get(each.id) ?? []).some(one => one.severity === 'error') && (
+                <span class="bad" role="img" aria-label="has errors">
+                  {' '}
+                  ✕
+                </span>
+              )}
             </Button>
           </li>
         ))}
