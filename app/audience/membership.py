@@ -54,10 +54,13 @@ class Flip:
 SKEW = timedelta(seconds=60)
 
 
-async def fill_to(db: Handle) -> str:
-    """The id that every contact there is lies below."""
+async def fill_to(db: Handle, *, workspace_id: str) -> str:
+    """An id that no contact there is lies above, by whatever clock it was made."""
     now = await db.now()
-    return first_id("con", now + SKEW, now - datetime.now(UTC))
+    # Ours may be the one that is behind.
+    later = first_id("con", now + SKEW, min(now - datetime.now(UTC), timedelta(0)))
+    newest = await segment_fills.newest_contact(db, workspace_id=workspace_id)
+    return max(later, newest or "")
 
 
 async def begin_filling(

@@ -302,11 +302,12 @@ def _questions(
 
 async def _recheck(db: Handle, segment: Segment, job: Job) -> None:
     """Have the next of those judged who were being created when the filter was saved."""
-    moved = await db.now() - datetime.now(UTC)
+    # Our clock may be ahead of theirs; and one that was ahead of all has made ids beyond `fill_to`.
+    moved = max(await db.now() - datetime.now(UTC), timedelta(0))
     first = first_id("con", segment.saved_at - RECHECKED_FROM, moved)
     after = first if segment.rechecked_up_to is None else segment.rechecked_up_to
     ids = await segment_members.contacts_after(
-        db, workspace_id=job.workspace_id, after=after, to=segment.fill_to, limit=CHUNK
+        db, workspace_id=job.workspace_id, after=after, limit=CHUNK
     )
     if ids and segment.kind != "frozen":
         await segment_members.touch(

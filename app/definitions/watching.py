@@ -143,7 +143,7 @@ async def _watch(
         kind=trigger["source"],
         trigger=document.dumps(trigger).decode(),
         since=since,
-        fill_to=await membership.fill_to(db),
+        fill_to=await membership.fill_to(db, workspace_id=workspace_id),
         due_at=due_at,
         missed=missed,
         ended_at=None if missed is None else now,
@@ -176,7 +176,7 @@ async def move_zone(
     for watch in await watches.lock(db, **of):
         due_at, up_to = watch.due_at, watch.filled_up_to
         if watch.kind == "date":
-            fill_to = await membership.fill_to(db)
+            fill_to = await membership.fill_to(db, **of)
             await watches.look_again(db, watch, **of, fill_to=fill_to)
         else:
             if due_at is not None and due_at > now:

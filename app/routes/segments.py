@@ -167,7 +167,7 @@ async def create(call: Call) -> Response:
         kind=new.kind,
         filter=document.dumps(readable.raw).decode(),
         starts=call.query(Saving).start_automations,
-        fill_to=await membership.fill_to(call.db),
+        fill_to=await membership.fill_to(call.db, workspace_id=workspace_id),
     )
     await _begin_filling(call, [segment], {**existing, segment.id: segment})
     names = segments.names_of(existing)
@@ -209,7 +209,7 @@ async def update(call: Call) -> Response:
             kind=new.kind,
             filter=filter,
             starts=call.query(Saving).start_automations,
-            fill_to=await membership.fill_to(call.db),
+            fill_to=await membership.fill_to(call.db, workspace_id=workspace_id),
         )
         await _refill(call, changed, leading, {**existing, segment.id: changed})
     names = segments.names_of(existing)

@@ -21,6 +21,15 @@ class Stretch:
     is_last: bool
 
 
+async def newest_contact(db: Handle, *, workspace_id: str) -> str | None:
+    """The last id, which a clock may have made that was ahead of all others."""
+    id: str | None = await db.fetch_value(
+        "SELECT max(id) FROM contacts WHERE workspace_id = :workspace_id",
+        workspace_id=workspace_id,
+    )
+    return id
+
+
 async def lock_stretch(
     db: Handle, *, workspace_id: str, after: str, to: str, limit: int
 ) -> Stretch:

@@ -406,22 +406,18 @@ async def lock_free(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> lis
     return [id for id in found if id is not None]
 
 
-async def contacts_after(
-    db: Handle, *, workspace_id: str, after: str, to: str | None, limit: int
-) -> list[str]:
+async def contacts_after(db: Handle, *, workspace_id: str, after: str, limit: int) -> list[str]:
     """The ids of the next contacts, in their order."""
-    narrowed = "" if to is None else "AND id <= :to"
     return await db.fetch_values(
-        f"""
+        """
         SELECT id FROM contacts
-        WHERE workspace_id = :workspace_id AND id > :after {narrowed}
+        WHERE workspace_id = :workspace_id AND id > :after
         ORDER BY id
         LIMIT :limit
         """,
         workspace_id=workspace_id,
         after=after,
         limit=limit,
-        **({} if to is None else {"to": to}),
     )
 
 

@@ -6,11 +6,13 @@ import asyncio
 import itertools
 import os
 import random
+import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,8 +20,10 @@ import pytest
 from app.audience import erasing, membership, segment_jobs, segments, writing
 from app.audience.reactions import ContactEvent, all_happened
 from app.audience.workspace_context import WorkspaceContext
+from app.database import ids
 from app.database.db import Handle, new_id
 from app.database.handle import ConnectedHandle
+from app.database.ids import first_id
 from app.errors import Problem, Unavailable
 from app.machine import document, segment_changes, segment_filter
 from app.process import Process
@@ -195,7 +199,7 @@ class World:
                 "kind": "live",
                 "filter": document.dumps(readable.raw).decode(),
                 "starts": False,
-                "fill_to": await membership.fill_to(db),
+                "fill_to": await membership.fill_to(db, workspace_id=self.workspace_id),
             }
             saved = await (store.insert if own is None else store.refill)(db, **given)
             known = {**existing, saved.id: saved}
@@ -664,6 +668,58 @@ async def test_all_who_were_being_created_are_looked_at_again(
     assert [ids for ids, _ in (await here.kept()).values()] == [set(here.people)]
     async with process.database.read() as db:
         assert await db.fetch_values("SELECT id FROM jobs WHERE kind = 'segment'") == []
+
+
+@contextmanager
+def made_by_a_clock(ahead_seconds: int) -> Iterator[None]:
+    """What is created here has ids of a process whose clock is so far ahead."""
+    with pytest.MonkeyPatch.context() as patch:
+        clock = SimpleNamespace(time_ns=lambda: time.time_ns() + ahead_seconds * 10**9)
+        patch.setattr(ids, "time", clock)
+        patch.setattr(ids, "_source", ids._Source())
+        yield
+
+
+async def test_a_new_segment_has_those_whose_ids_are_of_a_clock_that_was_ahead(
+    process: Process, acme: str
+) -> None:
+    here = await world(process, acme, 1)
+    with made_by_a_clock(3_600):
+        async with process.database.write() as db:
+            await here.create(db)
+    async with process.database.write() as db:
+        await here.save(db, {"not": {"event": "x"}})
+    await settle(process)
+    assert [*(await here.kept()).values()] == [(set(here.people), 1)]
+
+
+async def test_a_fill_goes_beyond_the_clock_of_the_database_where_ours_is_behind(
+    process: Process, acme: str
+) -> None:
+    set_clock(process.database, 120_000)
+    async with process.database.write() as db:
+        made_now = first_id("con", await db.now(), timedelta(0))
+        assert await membership.fill_to(db, workspace_id=acme) > made_now
+
+
+@pytest.mark.parametrize(("made_at", "ahead"), [(3_600, 0), (-120, -120)])
+async def test_who_is_looked_at_again_may_have_an_id_of_another_clock_than_ours(
+    process: Process, acme: str, made_at: int, ahead: int
+) -> None:
+    """Theirs is ahead of all, or ours, which judges."""
+    here = await world(process, acme, 1)
+    set_clock(process.database, ahead * 1_000)
+    async with process.database.write() as db:
+        await here.save(db, {"not": {"event": "x"}})
+    with made_by_a_clock(made_at):
+        async with process.database.write() as db:
+            await here.create(db)
+    await settle(process)
+    async with process.database.write() as db:  # as if the fill had not seen them
+        await db.execute("DELETE FROM segment_members")
+    set_clock(process.database, ahead * 1_000 + 31_000)
+    await settle(process)
+    assert [found for found, _ in (await here.kept()).values()] == [set(here.people)]
 
 
 async def test_many_at_once_are_left_to_the_job(

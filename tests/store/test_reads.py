@@ -138,7 +138,7 @@ class House:
             kind="live",
             filter='{"event":"seen","within":"P30D"}',
             starts=False,
-            fill_to=await membership.fill_to(db),
+            fill_to=await membership.fill_to(db, workspace_id=workspace_id),
         )
         await db.execute(
             "UPDATE segments SET state = :state, rechecked = TRUE WHERE id = :id",
