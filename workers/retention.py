@@ -6,7 +6,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from app.audit import chain
 from app.billing import quotas
@@ -23,6 +23,11 @@ DAYS_COUNTED = timedelta(days=2)  # of daily limits: nobody asks for more than t
 WORKSPACES = 20  # with nothing to delete, checked in one batch
 PAGE = 200  # workspaces that are read at once: of a sharded database, from all shards
 PAGE_SECONDS = 1.0  # it is used; how long a workspace keeps what, somebody may have changed since
+MOST_APART = timedelta(hours=1)  # two clocks, of which nobody can tell which one is wrong
+
+
+class _ClocksDiffer(Exception):
+    """The database's and ours: what is old cannot be told, and what is deleted is gone."""
 
 
 class RetentionScan:
@@ -65,6 +70,10 @@ class RetentionScan:
         deleted, is_more = 0, False
         try:
             deleted, is_more = await self._prune(process, workspace)
+        except _ClocksDiffer as error:
+            log.error("nothing is removed: the clocks differ", extra={"error": str(error)})
+            self._is_running = False
+            return False
         except Unavailable as problem:  # of one node perhaps: others are elsewhere
             whose = {"workspace_id": workspace.id, "error": problem.detail}
             log.warning("removal of old rows postponed", extra=whose)
@@ -81,12 +90,16 @@ class RetentionScan:
         id = workspace.id
         days = workspace.retention_days or process.settings.retention_days
         async with process.database.write() as db:
-            moment = await db.now() - timedelta(days=days)
+            now = await db.now()
+            apart = abs(now - datetime.now(UTC))
+            if apart > MOST_APART and process.settings.production:  # else a test has moved one
+                raise _ClocksDiffer(f"the database's is {apart} from ours")
+            moment = now - timedelta(days=days)
             deleted = await retention.delete_old(
                 db, workspace_id=id, moment=moment, limit=BATCH, after=self._up_to.get(id, {})
             )
             await messages.forget_addresses(db, workspace_id=id, limit=BATCH)
-            before = quotas.day(await db.now() - DAYS_COUNTED)
+            before = quotas.day(now - DAYS_COUNTED)
             await usage.forget_days(db, workspace_id=id, before=before)
         self._up_to = {id: deleted.up_to}
         pruned = False

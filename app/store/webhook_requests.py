@@ -222,7 +222,8 @@ async def delete_old(
         definition_id=definition_id,
         others=kept - 1,
     )
-    moved = await db.now() - datetime.now(UTC)  # an id has our clock's time
+    # An id has our clock's time; that ours is ahead of the database's makes nothing older.
+    moved = max(await db.now() - datetime.now(UTC), timedelta(0))
     week_ago = first_id("req", await db.now() - KEPT_FOR, moved)
     deleted = await db.fetch_all(
         """

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -252,6 +253,35 @@ async def test_what_is_younger_stays(cast: Cast, process: Process) -> None:
     after = await counts(process, cast.olivia.workspace_id)
     assert after.pop("invitations") == before["invitations"]  # it can still be accepted
     assert set(after.values()) == {0}
+
+
+async def test_a_worker_whose_clock_is_ahead_removes_nothing_that_is_younger(
+    cast: Cast, process: Process
+) -> None:
+    """Ours is more than a year ahead of the database's, and of those who made the rows."""
+    with long_ago(process):
+        await one_of_each(cast.olivia, process)
+    before = await counts(process, cast.olivia.workspace_id)
+    with clock_set(process, -YEAR_AND_MORE):
+        await went_round(process)
+    assert await counts(process, cast.olivia.workspace_id) == before
+
+
+@pytest.mark.parametrize("ahead", [timedelta(hours=2), -timedelta(hours=2)])
+async def test_nothing_is_removed_while_the_clocks_differ(
+    cast: Cast, process: Process, caplog: pytest.LogCaptureFixture, ahead: timedelta
+) -> None:
+    with long_ago(process):
+        await one_of_each(cast.olivia, process)
+    before = await counts(process, cast.olivia.workspace_id)
+    serving = replace(process, settings=replace(process.settings, environment="production"))
+    with clock_set(process, ahead):
+        await went_round(serving)
+    assert await counts(process, cast.olivia.workspace_id) == before
+    errors = [line.message for line in caplog.records if line.levelname == "ERROR"]
+    assert errors == ["nothing is removed: the clocks differ"]
+    await went_round(serving)
+    assert await counts(process, cast.olivia.workspace_id) == dict.fromkeys(GROWING, 0)
 
 
 async def test_what_is_not_finished_stays_however_old_it_is(cast: Cast, process: Process) -> None:
