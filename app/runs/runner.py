@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -141,7 +142,15 @@ class Walk:
         self.job = job
         self.row = row
         self._found = contact
-        self._workspace = WorkspaceContext(row.workspace_id, None, process.vault)
+        # What its end starts, however early that comes, belongs to its chain.
+        self._workspace = WorkspaceContext(
+            row.workspace_id,
+            None,
+            process.vault,
+            depth=row.depth + 1,
+            root=row.root or row.id,
+            queue=process.queue,
+        )
         self.rests = True  # nothing to do until it is due again, if ever
         self._moved = False
         self._visits: dict[tuple[str, int], NewStep] = {}  # that are still to be recorded
@@ -177,16 +186,8 @@ class Walk:
             else State.from_json(document.parse(raw.encode()))
         )
         known = await facts.of_run(self.db, self.row, contact, state.outputs)
-        workspace = WorkspaceContext(
-            self.row.workspace_id,
-            known["workspace"]["country"],
-            self.process.vault,
-            depth=self.row.depth + 1,
-            root=self.row.root or self.row.id,
-            queue=self.process.queue,
-        )
-        self._workspace = workspace
-        context = RunContext(self.process, self.db, self.row, contact, known, workspace)
+        self._workspace = replace(self._workspace, country=known["workspace"]["country"])
+        context = RunContext(self.process, self.db, self.row, contact, known, self._workspace)
         pending = await pending_events.load(self.db, self.row)
         return await self._steps(context, version.program, state, pending)
 

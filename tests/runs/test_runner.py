@@ -18,11 +18,11 @@ from app.machine import document
 from app.machine.program import State
 from app.machine.reasons import Reason
 from app.process import Process
-from app.runs import pending_events, runner
+from app.runs import pending_events, run_control, runner
 from app.store import contacts, jobs, messages, run_steps, runs
 from app.store.contacts import Contact
 from app.store.jobs import Kind
-from tests.cast import SEND_HELLO, hook, settle
+from tests.cast import SEND_HELLO, Cast, hook, settle
 from tests.present import present
 
 EVENT = {"email": "ada@example.com", "word": "tea", "total": 1.10}
@@ -282,6 +282,38 @@ async def test_an_archived_definition_ends_its_runs_before_anything_is_sent(
     await settle(process)
     run = await read(process, acme, run_id)
     assert (run.status, run.reason_code) == ("CANCELLED", Reason.DEFINITION_ARCHIVED)
+
+
+async def test_what_a_run_starts_by_an_early_end_belongs_to_its_chain(
+    cast: Cast, process: Process
+) -> None:
+    """It leaves the segment of those who are in it before any of its steps is looked at."""
+    acme = cast.ed.workspace_id
+    flow = {"state": "ACTIVE", "steps": [{"id": "rest", "type": "wait", "duration": "PT1M"}]}
+    ends = await cast.ed.made(
+        "/workflows", {**flow, "name": "Ends", "trigger": {"source": "manual"}}
+    )
+    in_it = {"run": "in", "definitionId": ends["id"]}
+    segment = await cast.ed.made("/segments", {"name": "In it", "filter": in_it})
+    await settle(process)
+    leaves = {"source": "segment_left", "segmentId": segment["id"]}
+    next_one = await cast.ed.made("/workflows", {**flow, "name": "Next", "trigger": leaves})
+    ada = await cast.ed.made("/contacts", {"email": "ada@x.test"})
+    async with process.database.write() as db:
+        await run_control.start(
+            process, db, acme, definition_id=ends["id"], contact_id=ada["id"], data={}
+        )
+    await settle(process)
+    async with process.database.write() as db:
+        await db.execute("UPDATE definitions SET state = 'ARCHIVED' WHERE id = :id", id=ends["id"])
+    await later(process, "run", 60)
+    await settle(process)
+    async with process.database.read() as db:
+        made = "SELECT id, status, depth, root FROM runs WHERE definition_id = :id"
+        [ended] = await db.fetch_all(made, id=ends["id"])
+        [begun] = await db.fetch_all(made, id=next_one["id"])
+    assert ended["status"] == "CANCELLED"
+    assert (begun["depth"], begun["root"]) == (1, ended["id"])
 
 
 async def test_an_erased_contact_s_runs_end(process: Process, acme: str) -> None:
