@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from app.config.settings import Settings
 from app.database.db import Database, outstanding
@@ -43,6 +44,7 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 BOOT_SECONDS = 30.0  # for a database that is started at the same time
+RETRY_SECONDS = 1.0
 FOR_EVER = math.inf  # a web process answers 503 meanwhile, a worker has nothing else to do
 
 
@@ -67,7 +69,7 @@ async def database_of(
     except (ValueError, RuntimeError) as error:  # its own sentences, of a URL and of an old SQLite
         raise NotReady(f"DATABASE_URL cannot be used. {error}") from error
     try:
-        await _retry(partial(_answer, database), wait_seconds)
+        await _retry(partial(_answer, database), settings, wait_seconds)
         yield database
     finally:
         await database.disconnect()
@@ -81,21 +83,27 @@ async def _answer(database: Database) -> None:
         raise NotReady(f"DATABASE_URL cannot be used: {error}.") from error
 
 
-async def _retry(work: Callable[[], Awaitable[Result]], wait_seconds: float) -> Result:
-    """Retry each second, up to `wait_seconds`, while the database is starting or unavailable."""
+async def _retry(
+    work: Callable[[], Awaitable[Result]], settings: Settings, wait_seconds: float
+) -> Result:
+    """Retry each second, up to `wait_seconds`, while the database is starting or unavailable, or
+    nothing has its name: a container's name comes and goes with it."""
     deadline = asyncio.get_running_loop().time() + wait_seconds
+    hosts = urlsplit(settings.database_url).netloc.rpartition("@")[2]
     while True:
         try:
             return await work()
         except Unavailable as problem:
             cause = problem.__cause__ or problem
             state = str(getattr(cause, "sqlstate", None) or "")
-            permanent = isinstance(cause, socket.gaierror) or state.startswith(PERMANENT)
-            if permanent or asyncio.get_running_loop().time() > deadline:
+            if state.startswith(PERMANENT) or asyncio.get_running_loop().time() > deadline:
                 sentence = f"DATABASE_URL leads to no database: {cause_of(problem)}."
                 raise NotReady(sentence) from problem
-            log.warning("waiting for the database", extra={"error": cause_of(problem)})
-            await asyncio.sleep(1)
+            # By EAI_AGAIN no name server has answered; whoever mistyped the name should see so.
+            is_unknown = isinstance(cause, socket.gaierror) and cause.errno != socket.EAI_AGAIN
+            sentence = WAITING_FOR_NAME if is_unknown else WAITING
+            log.warning(sentence, extra={"host": hosts, "error": cause_of(problem)})
+            await asyncio.sleep(RETRY_SECONDS)
 
 
 def cause_of(problem: Unavailable) -> str:
@@ -105,6 +113,8 @@ def cause_of(problem: Unavailable) -> str:
 
 
 PERMANENT = ("28", "3D")  # SQLSTATE classes: wrong user or password; no such database
+WAITING = "waiting for the database"
+WAITING_FOR_NAME = "waiting for the database: no host has the name in DATABASE_URL, is it right?"
 
 
 @asynccontextmanager
@@ -147,7 +157,7 @@ async def build_process(
 ) -> AsyncIterator[Process]:
     """A process on this connected database. Raises NotReady when its schema is old, VaultError."""
     # The database may have gone away since it was connected.
-    vault = await _retry(partial(_vault, database, settings), wait_seconds)
+    vault = await _retry(partial(_vault, database, settings), settings, wait_seconds)
     queue = Queue(connector(settings))
     egress = Egress(settings.egress_allow)
     if settings.egress_allow:

@@ -7,6 +7,7 @@ import inspect
 import os
 import re
 import signal
+import socket
 import sqlite3
 import sys
 import time
@@ -19,12 +20,14 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from app import main as app_main
 from app.__main__ import COMMANDS, _parser, main
 from app.commands import demo
 from app.commands.operating import verify_audit
 from app.config.settings import Settings
 from app.database.db import Database
 from app.database.migrations import sections
+from app.errors import Unavailable
 from app.main import NotReady, database_of, open_process
 from app.net.tls import system_trust
 from app.process import SCHEMA
@@ -153,6 +156,37 @@ async def test_a_sqlite_that_is_too_old_is_a_sentence(
     with pytest.raises(NotReady, match=r"^DATABASE_URL cannot be used. .*SQLite 3\.34\.1;"):
         async with database_of(Settings.from_environ(environ)):
             pass
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        (socket.EAI_NONAME, app_main.WAITING_FOR_NAME),
+        (socket.EAI_AGAIN, app_main.WAITING),
+    ],
+)
+async def test_a_name_of_which_nothing_is_known_yet_is_waited_for(
+    code: int, sentence: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A container's name is there once it runs; a name server may be away for a moment."""
+    monkeypatch.setattr(app_main, "RETRY_SECONDS", 0.01)
+    url = "postgresql://ada:secret@db.test:5433/x"
+    settings = Settings.from_environ({"DATABASE_URL": url, "SECRET_KEY": SECRET_KEY})
+    errors = [socket.gaierror(code, "no address")] * 2
+
+    async def answer() -> str:
+        if errors:
+            raise Unavailable("away") from errors.pop()
+        return "there"
+
+    assert await app_main._retry(answer, settings, app_main.FOR_EVER) == "there"
+    first, second = caplog.records
+    assert first.message == second.message == sentence
+    assert vars(first)["host"] == "db.test:5433"
+    assert vars(first)["error"] == f"[Errno {code}] no address"
+    errors.append(socket.gaierror(code, "no address"))
+    with pytest.raises(NotReady, match=r"leads to no database: \[Errno -\d\] no address\.$"):
+        await app_main._retry(answer, settings, -1.0)
 
 
 def test_a_database_without_tables_is_told_what_to_run(
