@@ -328,7 +328,9 @@ async def record_some(
         async with process.database.write() as db:
             held = await jobs.lock(db, [one.job for one, _ in called])
             ends = [
-                refusals.Outcome(_judging(one), result, is_first=one.tries == 1)
+                refusals.Outcome(
+                    _judging(one), result, is_first=one.tries == 1, is_late=one.job not in held
+                )
                 for one, result in called
             ]
             judged = await refusals.judge(db, ends)
@@ -416,7 +418,6 @@ async def _record_late(
     """
     whose: RowKey = {"workspace_id": sending.row.workspace_id, "id": sending.row.id}
     row = await held_messages.of_attempt(db, **whose, attempt_id=sending.row.attempt_id)
-    await _heed(process, db, sending, result)  # the contact before the run
     # A receipt is enough, whoever else has called; that nothing was accepted is not, if the call
     # was made again since, or was the second.
     tells_all = isinstance(result, Receipt) or (
@@ -425,6 +426,9 @@ async def _record_late(
         and not sending.is_second
         and result.outcome != "unknown"
     )
+    is_counted = isinstance(result, SendError) and result.code == Reason.BOUNCED_SOFT
+    if tells_all or not is_counted:  # else it may have been, and five in a row suppress
+        await _heed(process, db, sending, result)  # the contact before the run
     if row is None or not tells_all:
         context = {"workspace_id": whose["workspace_id"], "message_id": whose["id"]}
         log.info("a late outcome changed nothing", extra=context)

@@ -46,11 +46,12 @@ JUDGED = frozenset({Reason.PROVIDER_REJECTED, *REFUSED})
 
 class Outcome(NamedTuple):
     """The outcome of a call. No provider: one that refuses nobody at once. A recipient who is put
-    off again is no other one."""
+    off again is no other one, nor is one whose outcome is recorded again."""
 
     provider: Provider | None
     result: Result
     is_first: bool = True  # try of the attempt
+    is_late: bool = False  # perhaps recorded by a COMMIT whose answer was lost: judged, not counted
 
 
 @dataclass(slots=True)
@@ -59,6 +60,7 @@ class Tally:
 
     recipients: int = 0
     dead: int = 0
+    refuses: bool = False  # somebody, whether or not that is counted
     put_off: int = 0  # at their first try; they are not among the recipients
     puts_off: bool = False
     is_refusing: bool = False  # since before
@@ -68,11 +70,12 @@ class Tally:
     def add(self, outcome: Outcome) -> None:
         result = outcome.result
         if isinstance(result, Receipt) or result.code in JUDGED:
-            self.recipients += 1
-            self.dead += _is_refusal(result)
+            self.refuses |= _is_refusal(result)
+            self.recipients += not outcome.is_late
+            self.dead += _is_refusal(result) and not outcome.is_late
         elif result.by_policy:
             self.puts_off = True
-            self.put_off += outcome.is_first
+            self.put_off += outcome.is_first and not outcome.is_late
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +97,16 @@ async def judge(db: Handle, outcomes: Sequence[Outcome]) -> JudgedRefusals:
         await _judge(db, _key(provider), tally)
     results = [
         result if provider is None else _as_judged(result, tallies[provider])
-        for provider, result, _ in outcomes
+        for provider, result, *_ in outcomes
     ]
     return JudgedRefusals(results, tallies)
 
 
 async def _judge(db: Handle, key: Mapping[str, str], tally: Tally) -> None:
-    if tally.dead:
+    if tally.refuses:
         await refused_recipients.lock(db, **key)
         tally.is_refusing = await refused_recipients.is_refusing(db, **key)
-    if not tally.dead and not tally.puts_off:
+    if not tally.refuses and not tally.puts_off:
         return
     counted = await refused_recipients.counted(db, **key)
     recipients = counted.recipients + tally.recipients

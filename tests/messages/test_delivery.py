@@ -516,6 +516,7 @@ async def test_an_erasure_that_was_answered_is_obeyed_by_every_later_intent(
 
 NO_USER = SendError("rejected", Reason.PROVIDER_REJECTED, "550 no such user")
 STOPPED = SendError("rejected", Reason.SUPPRESSED_STOPPED, "21610")
+FULL = SendError("rejected", Reason.BOUNCED_SOFT, "552 5.2.2 full")
 THROTTLED = SendError("not_accepted", Reason.PROVIDER_THROTTLED, "451 later")
 LOST = SendError("unknown", Reason.OUTCOME_UNKNOWN, "The reply was lost.")
 
@@ -632,6 +633,44 @@ async def test_a_refusal_of_a_second_call_says_nothing_of_the_first(
     await process.batches.run(delivery.record_some, process, (second, NO_USER))
     [attempt] = await attempts(process, acme)
     assert (attempt.status, attempt.reason_code) == ("UNKNOWN", Reason.WORKER_LOST)
+
+
+async def soft_bounces(process: Process) -> list[int]:
+    async with process.database.read() as db:
+        return await db.fetch_values("SELECT bounces FROM soft_bounces")
+
+
+async def test_a_bounce_whose_commit_was_not_answered_counts_once(
+    process: Process, acme: str
+) -> None:
+    """For its address, which the fifth suppresses, and for its provider."""
+    process, provider = with_provider(process, accepts)
+    provider.capabilities = Capabilities(None, callbacks=False, refuses_recipients=True)
+    await start(process, acme)
+    [run] = await process.claim("run", [], 10)
+    await runner.move(process, run)
+    sending = await intended(process)
+    for _ in range(2):
+        await process.batches.run(delivery.record_some, process, (sending, FULL))
+    [attempt] = await attempts(process, acme)
+    assert attempt.status == "BOUNCED"
+    assert await soft_bounces(process) == [1]
+    async with process.database.read() as db:
+        counted = await db.fetch_tuples("SELECT recipients, dead FROM recipient_counts")
+    assert counted == [(1, 1)]
+
+
+async def test_a_bounce_that_comes_late_counts_for_its_address(process: Process, acme: str) -> None:
+    process, _ = with_provider(process, accepts)
+    await start(process, acme)
+    [run] = await process.claim("run", [], 10)
+    await runner.move(process, run)
+    sending = await intended(process)
+    await given_up(process)
+    await process.batches.run(delivery.record_some, process, (sending, FULL))
+    [attempt] = await attempts(process, acme)
+    assert attempt.status == "BOUNCED"
+    assert await soft_bounces(process) == [1]
 
 
 async def test_an_opt_out_that_is_heard_after_a_newer_attempt_holds(

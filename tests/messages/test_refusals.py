@@ -84,6 +84,18 @@ async def test_a_recipient_that_is_put_off_again_is_no_other_one(
     assert codes(found.results) == [Reason.RECIPIENT_DEFERRED] * 30
 
 
+async def test_what_may_be_recorded_already_is_judged_and_not_counted(
+    process: Process, acme: Provider
+) -> None:
+    late = [Outcome(acme, result, is_late=True) for result in (TAKEN, DEAD, PUT_OFF)]
+    async with process.database.write() as db:
+        found = await refusals.judge(db, late * 30)
+        await refusals.count(db, found)
+        counted = await refused_recipients.counted(db, **named(acme))
+    assert set(codes(found.results)) == {Reason.BOUNCED_HARD, Reason.RECIPIENT_DEFERRED}
+    assert counted == refused_recipients.RecipientTally(recipients=0, dead=0, put_off=0)
+
+
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # SQLite has one writer
 async def test_who_only_sends_waits_for_nobody_who_does(process: Process, acme: Provider) -> None:
     """What is counted is locked at the end alone."""
