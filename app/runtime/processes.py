@@ -38,15 +38,21 @@ Main: TypeAlias = Callable[[asyncio.Event], Awaitable[None]]
 WebMain: TypeAlias = Callable[[socket.socket, asyncio.Event, Peers], Awaitable[None]]
 
 
-def run(main: Main, *, lifeline: int | None = None) -> int:
-    """The exit code, which is 0: a failure is raised. `main` gets an event that is set by the first
-    SIGTERM or SIGINT; a later one ends the process at once."""
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_until_signalled(main, lifeline))
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-    return 0
+def run(main: Main, *, lifeline: int | None = None) -> NoReturn:
+    """Run it, and end the process with 0; a failure is raised. `main` gets an event that is set by
+    the first SIGTERM or SIGINT; a later one ends the process at once."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_until_signalled(main, lifeline))
+    _exit(0)
+
+
+def _exit(code: int) -> NoReturn:
+    """End without what Python does at the end: it waits for all threads, and one may have asked a
+    name server that is silent."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # who read it is gone
+            stream.flush()
+    os._exit(code)
 
 
 async def _until_signalled(main: Main, lifeline: int | None) -> None:
@@ -74,10 +80,11 @@ async def _until_signalled(main: Main, lifeline: int | None) -> None:
 
 
 def launch(main: WebMain, listener: socket.socket, processes: int) -> int:
-    """Run `main` in so many processes with one listening socket; the exit code."""
+    """Run `main` in so many processes with one listening socket; the exit code, if the process is
+    not one of them."""
     if processes > 1:
         return _Supervisor(processes, listener, main).run()
-    return run(lambda stop: main(listener, stop, Peers()))
+    run(lambda stop: main(listener, stop, Peers()))
 
 
 class _Supervisor:
@@ -142,7 +149,6 @@ class _Supervisor:
 
     def _run_child(self, own: Peers) -> NoReturn:
         """All that a child does, from its fork to its exit."""
-        code = 1
         try:
             signal.set_wakeup_fd(-1)
             for number in SIGNALS:
@@ -150,7 +156,7 @@ class _Supervisor:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             for end in (self._parent_alive_write, self._signal_read, self._signal_write):
                 os.close(end)
-            code = run(
+            run(
                 lambda stop: self._main(self._listener, stop, own),
                 lifeline=self._parent_alive_read,
             )
@@ -159,9 +165,7 @@ class _Supervisor:
         except BaseException:
             log.exception("web process failed")
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)  # never back into the parent's frames
+            _exit(1)  # never back into the parent's frames
 
     def _stop(self) -> None:
         """Pass the signal on; the children know a first from a second."""

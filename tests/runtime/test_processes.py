@@ -193,6 +193,18 @@ async def get_stuck(program: Program) -> None:
             assert await program.ends() != 0
 
 
+async def test_an_exit_waits_for_no_thread_that_is_held_up(start: Start) -> None:
+    """Python's own would, and the system's resolver cannot be interrupted."""
+    program = await start()
+    await program.hears("serving")
+    async with program.served.client() as client:
+        assert (await client.get("/forgotten")).text == "done"
+    program.signal(signal.SIGTERM)
+    async with asyncio.timeout(TEN_SECONDS):
+        assert await program.ends() == 0
+    assert "closed\n" in program.lines
+
+
 async def test_connections_that_stay_open_are_shared_evenly(start: Start) -> None:
     program = await start(2)
     for _ in range(2):

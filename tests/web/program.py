@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -48,6 +49,12 @@ async def stuck(_request: Request) -> Response:
     return PlainTextResponse("never")
 
 
+async def forgotten(_request: Request) -> Response:
+    """Leave a thread behind that is held up, as by a name server that is silent."""
+    ThreadPoolExecutor(1).submit(time.sleep, 60)
+    return PlainTextResponse("done")
+
+
 async def echo(request: Request) -> Response:
     return PlainTextResponse(str(len(await request.body())))
 
@@ -65,6 +72,7 @@ ROUTES = [
     Route("/pid", process_id),
     Route("/slow", slow),
     Route("/stuck", stuck),
+    Route("/forgotten", forgotten),
     Route("/echo", echo, methods=["POST"]),
 ]
 
