@@ -24,17 +24,20 @@ LONGEST_PAUSE_SECONDS = 5.0
 
 
 async def beat_for_ever(process: Process, pools: Mapping[Kind, WorkerPool]) -> None:
-    """Sleep until the next row is due, but never longer than a beat. Ends by cancellation."""
-    failures, horizon = 0, Horizon()
+    """Sleep until the next row is due, but never longer than a beat. Ends by cancellation alone:
+    one error of the database, or of ours, would end what else is done here."""
+    longest, horizon = BEAT_SECONDS, Horizon()
     while True:
         try:
             pause = await beat(process, pools, horizon)
-            failures = 0
-        except Unavailable as problem:
-            failures += 1
-            longest = min(LONGEST_PAUSE_SECONDS, BEAT_SECONDS * 2**failures)
+            longest = BEAT_SECONDS
+        except Exception as error:
+            longest = min(LONGEST_PAUSE_SECONDS, 2 * longest)
             pause = jittered(0.75 * longest, by=1 / 3)
-            log.warning("the database does not answer", extra={"error": problem.detail})
+            if isinstance(error, Unavailable):
+                log.warning("the database does not answer", extra={"error": error.detail})
+            else:
+                log.exception("heartbeat failed")
         await asyncio.sleep(pause)
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ import pytest
 
 from app.config.settings import Settings
 from app.database.db import Database, Handle
+from app.errors import Unavailable
 from app.intake import webhooks
 from app.jobs.queue import NAME
 from app.main import open_process
@@ -82,6 +84,30 @@ async def beating(process: Process) -> AsyncIterator[None]:
     finally:
         await tasks.end(task)
         await closed(pools)
+
+
+@pytest.mark.parametrize("error", [Unavailable, RuntimeError])
+async def test_no_error_ends_the_heartbeat_however_often_it_comes(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pauses: list[float] = []
+
+    async def fails(*_: object) -> float:
+        raise error("something else than an answer")
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 1_100:  # an hour and more
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(loop, "beat", fails)
+    monkeypatch.setattr(loop, "asyncio", SimpleNamespace(sleep=sleep))
+    nothing: Any = None
+    with pytest.raises(asyncio.CancelledError):
+        await loop.beat_for_ever(nothing, {})
+    assert max(pauses) <= loop.LONGEST_PAUSE_SECONDS
+    logged = "the database does not answer" if error is Unavailable else "heartbeat failed"
+    assert set(caplog.messages) == {logged}
 
 
 # --- one beat -------------------------------------------------------------------------------------
