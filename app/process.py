@@ -28,7 +28,7 @@ from app.runtime.batching import Batches
 from app.runtime.compute import Compute
 from app.runtime.metrics import Metrics
 from app.runtime.sharing import Shared, SharedByKey
-from app.store import claims
+from app.store import claims, jobs
 from app.store.claims import Apart, Begin, FairShare, Reach, Together
 from app.store.jobs import Job, Kind
 from app.store.shards import Shards
@@ -109,8 +109,9 @@ class Process:
         if self.database.is_sharded:
             yield Apart(self.database, shards, begin)
             return
+        asked_at = jobs.elapsed()
         async with self.database.write(follow_indexes=True) as db:
-            yield Together(db)
+            yield Together(db, asked_at)
 
     def lease(self, job: Job) -> AbstractAsyncContextManager[Lease]:
         """The claim, renewed for as long as the block takes."""

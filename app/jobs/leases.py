@@ -42,20 +42,21 @@ async def lease(
 
 
 class Lease:
-    """Our hold on a job, by this process' own clock: a part of what the database says."""
+    """Our hold on a job, by this machine's own clock: a part of what the database says, for it
+    counts from before the claim, and from before each renewal."""
 
     def __init__(self, database: Database, batches: Batches, job: Job, seconds: float) -> None:
         self._database = database
         self._batches = batches
         self._job = job
         self._seconds = seconds
-        self._renewed_at = time.monotonic()
+        self._renewed_at = job.asked_at
         self._lost = False
 
     @property
     def is_held(self) -> bool:
         """Work stops at two thirds, so that it has stopped before another may begin."""
-        return not self._lost and time.monotonic() - self._renewed_at < self._seconds * 2 / 3
+        return not self._lost and jobs.elapsed() - self._renewed_at < self._seconds * 2 / 3
 
     async def keep(self) -> None:
         """Renew it together with the process' others: all at the same moments of the clock."""
@@ -63,7 +64,7 @@ class Lease:
         while True:
             # At least half a beat, for a timer may end a little early.
             await asyncio.sleep(beat / 2 + (beat / 2 - time.monotonic()) % beat)
-            asked_at = time.monotonic()
+            asked_at = jobs.elapsed()
             try:
                 one = (self._job, self._seconds)
                 if not (renewed := await self._batches.run(renew_some, self._database, one)):

@@ -64,6 +64,7 @@ class _Lease:
     seconds: float
     shared_claims: int  # whatever was claimed so often, without progress, is only put off
     since: datetime = BEGINNING
+    asked_at: float = field(default_factory=jobs.elapsed)
 
     async def values(self, db: Handle) -> dict[str, str | int | datetime]:
         now = await db.now()
@@ -82,11 +83,16 @@ class _Lease:
 
     def job(self, workspace_id: str, id: str, token: int, claims: int) -> Job:
         """The job; if it was put off, with the number that its claim would have had."""
-        return Job(self.kind, workspace_id, id, token, claims if token else claims + 1)
+        claims = claims if token else claims + 1
+        return Job(self.kind, workspace_id, id, token, claims, self.asked_at)
 
 
 class Reach(Protocol):
     """The way in which a claim reaches jobs."""
+
+    @property
+    def asked_at(self) -> float:
+        """Before its first transaction began."""
 
     async def workspaces(self, kind: Kind, memory: FairShare) -> list[str]:
         """List those that have due ones."""
@@ -104,6 +110,7 @@ class Together:
     """All in one transaction."""
 
     db: Handle
+    asked_at: float = field(default_factory=jobs.elapsed)
 
     async def workspaces(self, kind: Kind, memory: FairShare) -> list[str]:
         """Workspaces of the HEAD oldest due rows; if there are more rows, also some found by a
@@ -145,6 +152,7 @@ class Apart:
         self._shards = shards
         self._begin = begin or (lambda _: None)
         self._visits = Visits(database, TIMEOUTS)
+        self.asked_at = jobs.elapsed()
 
     async def workspaces(self, kind: Kind, memory: FairShare) -> list[str]:
         """List, in between two looks, those of the last that have given all that was asked."""
@@ -198,7 +206,7 @@ async def claim(
     """
     memory = fair_share or FairShare()
     shared_claims = MAX_SHARED_CLAIMS if fair_share else ANY_CLAIMS
-    lease = _Lease(kind, jobs.drawn_token(), lease_seconds, shared_claims)
+    lease = _Lease(kind, jobs.drawn_token(), lease_seconds, shared_claims, asked_at=reach.asked_at)
     claimed = _Claim(limit, fair_share)
     claimed.add(await reach.hinted(lease, claimed.allowed(hinted[: limit - 1])))
     workspaces = claimed.drawn(await reach.workspaces(kind, memory))
@@ -231,7 +239,7 @@ async def claim_named(
     by_workspace: defaultdict[str, list[str]] = defaultdict(list)
     for workspace_id, id in named:
         by_workspace[workspace_id].append(id)
-    lease = _Lease(kind, jobs.drawn_token(), lease_seconds, ANY_CLAIMS)
+    lease = _Lease(kind, jobs.drawn_token(), lease_seconds, ANY_CLAIMS, asked_at=reach.asked_at)
     return await reach.hinted(lease, by_workspace)
 
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import logging
 import secrets
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -73,6 +74,16 @@ KINDS: Mapping[Kind, KindOfWork] = {
 MAX_CLAIMS = 5  # without progress: a row that ends its worker every time is set aside
 
 
+# Linux has both, and stops the second while it is suspended; macOS does not, and has no first.
+CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def elapsed() -> float:
+    """Seconds on a clock that nobody sets, and that goes on while the machine is suspended, as that
+    of the database does."""
+    return time.clock_gettime(CLOCK)
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A claimed one, or a suspect that a claim has found and put off."""
@@ -82,6 +93,8 @@ class Job:
     id: str
     lease_token: int  # 0: it was put off
     claims: int = 1  # without progress, with this one
+    # When it was asked for, as `elapsed` has it: its lease did not begin before.
+    asked_at: float = field(default_factory=elapsed, compare=False)
 
     @property
     def is_claimed(self) -> bool:

@@ -84,6 +84,43 @@ async def test_a_run_that_stands_in_line_between_two_steps_is_given_back(
     assert (await read(process, acme, run_id)).status == "COMPLETED"
 
 
+# --- for how long it is believed ------------------------------------------------------------------
+
+
+async def test_a_lease_counts_from_before_its_claim(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process may be stopped between the claim's commit and its work, or its whole machine."""
+    slow = replace(process, settings=replace(process.settings, lease_seconds=15))
+    await start(slow, acme)
+    seconds = 100.0
+    monkeypatch.setattr(jobs, "elapsed", lambda: seconds)
+    [claimed] = await slow.claim("run", [], 10)
+    async with slow.lease(claimed) as lease:
+        assert lease.is_held
+    seconds += 10.0
+    async with slow.lease(claimed) as lease:
+        assert not lease.is_held
+
+
+async def test_a_call_is_ended_when_the_machine_has_slept_through_its_lease(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await start(process, acme)
+    [claimed] = await process.claim("run", [], 10)
+    held = Lease(process.database, process.batches, claimed, 12.0)
+    slept = jobs.elapsed() + 3_600.0
+
+    async def call() -> str:
+        monkeypatch.setattr(jobs, "elapsed", lambda: slept)
+        await asyncio.sleep(30)
+        return "answered"
+
+    began = time.monotonic()
+    assert await held.over(call()) is None
+    assert time.monotonic() - began < 6  # it would be believed for eight
+
+
 # --- renewed together -----------------------------------------------------------------------------
 
 
