@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from app.audience import segment_jobs
 from app.broadcasts import sending
@@ -12,10 +11,8 @@ from app.messages import delivery
 from app.outbound import deliver
 from app.process import Process
 from app.runs import calling, runner
-from app.store.jobs import Job, Kind
-from workers.pool import WorkerPool
-
-Act: TypeAlias = Callable[[Process, Job], Awaitable[None]]
+from app.store.jobs import Kind
+from workers.pool import Act, WorkerPool
 
 
 @dataclass(frozen=True, slots=True)
