@@ -33,8 +33,9 @@ log = logging.getLogger(__name__)
 
 Act: TypeAlias = Callable[[Process, Job], Awaitable[None]]
 
-# How many suspects run together, by their claims; those of more claims one at a time. Kills that
-# are nobody's fault leave hundreds of them, which one by one would hold up all others for minutes.
+# Suspects, jobs whose earlier claims lost their worker: with 3 claims 16 run at a time, with more
+# each runs alone. A killed worker leaves hundreds that are innocent, which one by one would hold up
+# all others for minutes.
 SUSPECTS_TOGETHER = {3: 16}
 IDLE_WAIT_SECONDS = 2.0  # for the rows in progress to finish, so that suspects can run apart
 APART_SECONDS = 1.0  # for which suspects run, batch by batch, once the pool is idle

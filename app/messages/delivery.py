@@ -55,7 +55,7 @@ MARGIN = timedelta(hours=1)  # before a key's life ends: a call may take its tim
 async def deliver(process: Process, job: Job) -> None:
     """Send the claimed message, or settle what its last sender left behind."""
     async with process.lease(job) as lease:
-        sending = await lease.until_known(partial(_intend_apart, process, job))
+        sending = await lease.until_known(partial(_intent_of, process, job))
         if sending is not None:
             outcome = (sending, await _call(sending, lease))
             await leases.until_recorded(
@@ -90,8 +90,8 @@ class Sending:
         return self.row.trouble_provider == self.provider and self.row.ask_at is not None
 
 
-async def _intend_apart(process: Process, job: Job) -> Sending | None:
-    """In a transaction of its own where its workspace is heavy."""
+async def _intent_of(process: Process, job: Job) -> Sending | None:
+    """The intent of a message, made together with others, or alone where its workspace is heavy."""
     if not process.compute.is_heavy(job.workspace_id):
         with suppress(Heavy):  # it is tried again, alone
             return await process.batches.run(intend_some, process, job)
@@ -321,8 +321,8 @@ CUT_OFF = SendError("unknown", Reason.OUTCOME_UNKNOWN, "The call was cut off.")
 async def record_some(
     process: Process, outcomes: Sequence[tuple[Sending, Receipt | SendError]]
 ) -> Sequence[CommitUnknown | None]:
-    """Circuit breakers come last but for the counts, and always in one order, for many results
-    concern the same."""
+    """Record outcomes. Circuit breakers are locked after everything else but the counts, in one
+    order: many outcomes write the same breaker."""
     called = sorted(outcomes, key=lambda one: (one[0].row.workspace_id, one[0].row.channel))
     try:
         async with process.database.write() as db:

@@ -75,8 +75,9 @@ async def move(process: Process, job: Job) -> None:
 
 @batched(max_items=32, concurrency=2, whose=lambda job: job.workspace_id)
 async def move_some(process: Process, claimed: Sequence[Job]) -> Sequence[bool | CommitUnknown]:
-    """Whether each rests now, as far as one transaction led: one run of each contact, for a walk
-    has the contact that it locked to itself, and not many whose steps have left much."""
+    """Walk each claimed run as far as one transaction may: at most one run of each contact, whose
+    lock its walk needs for itself, and at most BYTES_PER_TRANSACTION of states. Whether each rests
+    now."""
     try:
         async with process.database.write() as db:
             known = await runs.known(db, [(job.workspace_id, job.id) for job in claimed])

@@ -1,9 +1,8 @@
 """Batches: work that costs hardly more for many items than for one.
 
 No timer collects them. An item that finds no batch running is processed at once, with whatever else
-was submitted in the same turn of the event loop; items submitted meanwhile share the next batch. Of
-those that find no room in it, each workspace's oldest come in turns: one's many hold up no other's
-single one.
+came in the same turn of the event loop. Items that wait while a batch runs form the next; each
+workspace contributes in turn, so that one's many hold up no other's single one.
 """
 
 from __future__ import annotations
@@ -191,7 +190,7 @@ class _Queue(Generic[Context, Item, Result]):
     async def _process(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
         try:
             return await self._kind.work(self._context, items)
-        except Exception as error:  # noqa: BLE001  raised to whoever submitted
+        except Exception as error:  # noqa: BLE001  raised by `run`
             if isinstance(error, Unavailable) and error.unanswered:
                 self._fail_waiting()
                 return [error for _ in items]
