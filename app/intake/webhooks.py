@@ -137,14 +137,7 @@ async def _received(
     id: str,
     tries_known: bool,
 ) -> Accepted:
-    target = await process.batches.run(load_targets, process, token)
-    if target is None or target.closed_reason is not None:
-        process.targets.drop(token)
-    else:
-        weight = TARGET_BYTES + TRIGGER_WEIGHT * len(orjson.dumps(target.trigger))
-        process.targets.keep(token, target, weight)
-    if target is None:
-        raise unknown_token()
+    target = await _present(process, token)
     request = IncomingRequest(id, target.workspace.id, target.definition_id, head, body)
     try:
         if target.closed_reason is not None:
@@ -158,14 +151,30 @@ async def _received(
     return await admit(process, target, request, tries_known=tries_known)
 
 
-async def whose(process: Process, token: str) -> str:
-    """The workspace, before a long body is read. Raises Problem `not_found` for a token that nobody
-    has."""
+def remembered(process: Process, token: str) -> str | None:
+    """The workspace of a webhook that is remembered; None for any other token."""
     target: WebhookTarget | None = process.targets.get(token)
-    target = target or await process.batches.run(load_targets, process, token)
+    return None if target is None else target.workspace.id
+
+
+async def whose(process: Process, token: str) -> str:
+    """The workspace of a token that is not remembered. Raises Problem `not_found` for one that
+    nobody has."""
+    return (await _present(process, token)).workspace.id
+
+
+async def _present(process: Process, token: str) -> WebhookTarget:
+    """The target of the token as it is now, which is remembered while it is open. Raises Problem
+    `not_found`."""
+    target = await process.batches.run(load_targets, process, token)
+    if target is None or target.closed_reason is not None:
+        process.targets.drop(token)
+    else:
+        weight = TARGET_BYTES + TRIGGER_WEIGHT * len(orjson.dumps(target.trigger))
+        process.targets.keep(token, target, weight)
     if target is None:
         raise unknown_token()
-    return target.workspace.id
+    return target
 
 
 def unknown_token() -> Problem:

@@ -9,6 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.intake import webhooks
 from app.intake.webhook_requests import Head
+from app.net.networks import subscriber
 from app.process import Process
 from app.routes.ids import ContactId, RunId
 from app.vault import tokens
@@ -44,7 +45,8 @@ async def receive(
     head = Head(scope["headers"], scope["client"][0])
     # Not the route's parameter: a regular expression's end of line forgives a line break.
     token = scope["path"].removeprefix("/v1/webhooks/in/")
-    async with throttle.counting(INTAKE, head.ip):
+    known = webhooks.remembered(process, token)
+    async with throttle.counting(INTAKE, _sender(head.ip, known)):
         # Whether its body may take longer, and more memory, than to ask for the token first. One
         # that is too long is not read at all; h11 has checked the number.
         length, most = head.values(b"content-length"), process.settings.max_body_bytes
@@ -53,8 +55,14 @@ async def receive(
             raise webhooks.unknown_token()
         body = b"" if is_long else await received(receive)
         require_media_type(Headers(raw=head.headers))
+    workspace_id = known or await webhooks.whose(process, token)
+    if known is None:
+        # It moves to its workspace's count. What is too much there stays among the strangers', and
+        # so it is looked up no more often than they are.
+        await throttle.check(INTAKE, _sender(head.ip, workspace_id))
+        await throttle.forgive(INTAKE, _sender(head.ip, None))
     if is_long:
-        scope["state"]["allowance"].hold.belongs_to(await webhooks.whose(process, token))
+        scope["state"]["allowance"].hold.belongs_to(workspace_id)
         body = await received(receive)
     accepted = await webhooks.receive(
         process,
@@ -72,6 +80,12 @@ async def receive(
         headers.append((b"idempotency-replayed", b"true"))
     await send({"type": "http.response.start", "status": 202, "headers": headers})
     await send({"type": "http.response.body", "body": content})
+
+
+def _sender(ip: str, workspace_id: str | None) -> str:
+    """The key that a request is counted by: Stripe or Zapier send for many from one address, which
+    has its own count in each workspace, and one for all tokens that are not known."""
+    return ip if workspace_id is None else f"{subscriber(ip)} {workspace_id}"
 
 
 routes = [

@@ -39,7 +39,7 @@ class Rule:
     seconds: int
 
 
-INTAKE = Rule("intake", 120, 60)  # specification §8
+INTAKE = Rule("intake", 120, 60)  # specification §8; of an address in a workspace
 AUTH = Rule("auth", 10, 60)
 REGISTER = Rule("register", 10, 60)
 API = Rule("api", 600, 60)  # of one API key or session

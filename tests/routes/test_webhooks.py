@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.main import web
 from app.process import Process
 from app.web.bodies import Hold
-from tests.cast import WEBHOOK, Cast, any_address, hook
+from tests.cast import WEBHOOK, Cast, any_address, hook, workspace
 from tests.cast import client as cast_client
 from tests.conftest import Records
 from tests.web.wire import Answer, Connection, Served, head, serving
@@ -455,23 +455,76 @@ async def test_the_old_secret_dies_in_every_process_the_moment_the_change_is_ans
 async def test_the_hundred_and_twenty_first_event_in_a_minute_is_refused(
     process: Process, acme: str, sender: httpx2.AsyncClient
 ) -> None:
-    token = await hook(process, acme)
-    for number in range(117):
-        response = await send(sender, ("short", UNKNOWN, "a/b")[number % 3])
-        assert refused(response) == (404, "not_found")
-    for path in (token, token + "/", token):
-        assert (await send(sender, path)).status_code == (404 if path.endswith("/") else 202)
-    for path in (token, UNKNOWN):
-        response = await send(sender, path)
-        assert refused(response) == (429, "rate_limited")
-        wait = int(response.headers["Retry-After"])
-        assert 0 < wait <= 60
-        assert response.headers["RateLimit-Policy"] == '"intake";q=120;w=60'
-        assert response.headers["RateLimit"] == f'"intake";r=0;t={wait}'
+    tokens = [await hook(process, acme, []) for _ in range(2)]
+    for number in range(120):
+        assert (await send(sender, tokens[number % 2])).status_code == 202
+    for token in tokens:
+        limited(await send(sender, token))
     assert (await sender.get(IN + token)).status_code == 405
-    assert await runs(process) == 2
+    assert await runs(process) == 120
     async with sending(process, any_address()) as other:
         assert (await send(other, token)).status_code == 202
+
+
+async def test_the_hundred_and_twenty_first_try_of_a_stranger_is_refused(
+    process: Process, acme: str, sender: httpx2.AsyncClient
+) -> None:
+    token = await hook(process, acme)
+    for number in range(120):
+        response = await send(sender, ("short", UNKNOWN, token + "/")[number % 3])
+        assert refused(response) == (404, "not_found")
+    for path in ("short", UNKNOWN, token):  # which this process does not know yet, either
+        limited(await send(sender, path))
+    assert await runs(process) == 0
+
+
+def limited(response: httpx2.Response) -> None:
+    assert refused(response) == (429, "rate_limited")
+    wait = int(response.headers["Retry-After"])
+    assert 0 < wait <= 60
+    assert response.headers["RateLimit-Policy"] == '"intake";q=120;w=60'
+    assert response.headers["RateLimit"] == f'"intake";r=0;t={wait}'
+
+
+async def test_of_those_who_share_an_address_none_uses_up_another_s_events(
+    process: Process, acme: str, sender: httpx2.AsyncClient
+) -> None:
+    """Stripe, Shopify and Zapier send for all their customers from a few addresses."""
+    mine, theirs = [
+        await hook(process, one, []) for one in (acme, await workspace(process, "Rival"))
+    ]
+    for _ in range(120):
+        assert (await send(sender, theirs)).status_code == 202
+    assert (await send(sender, theirs)).status_code == 429
+    assert (await send(sender, mine)).status_code == 202
+    await exhausted(sender)  # by strangers, who have all of theirs still
+    assert (await send(sender, mine)).status_code == 202
+
+
+async def test_what_comes_for_a_webhook_that_is_closed_uses_up_nothing_of_strangers(
+    process: Process, acme: str, sender: httpx2.AsyncClient
+) -> None:
+    token = await hook(process, acme)
+    async with process.database.write() as db:
+        await db.execute("UPDATE definitions SET state = 'PAUSED', revision = revision + 1")
+    for _ in range(120):
+        assert (await send(sender, token)).status_code == 404
+    limited(await send(sender, token))  # and this one stays among theirs
+    for _ in range(119):
+        assert (await send(sender, "short")).status_code == 404
+    limited(await send(sender, "short"))
+
+
+async def test_an_ipv6_network_is_one_sender_of_a_workspace_s_events_too(
+    process: Process, acme: str
+) -> None:
+    token = await hook(process, acme, [])
+    network = f"2001:db8:{secrets.randbelow(2**16):x}:{secrets.randbelow(2**16):x}"
+    async with sending(process, any_address(), trusted_hops=1) as client:
+        for number in range(1, 121):
+            taken = await send(client, token, X_Forwarded_For=f"{network}::{number:x}")
+            assert taken.status_code == 202
+        limited(await send(client, token, X_Forwarded_For=f"{network}::ffff"))
 
 
 async def exhausted(client: httpx2.AsyncClient, **headers: str) -> None:
