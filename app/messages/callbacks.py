@@ -26,6 +26,7 @@ from app.providers.inbox import Captured, Inbox
 from app.providers.kinds import Answer, Callbacks
 from app.store import callbacks, delivery_reports, workspaces
 from app.store.row_keys import AddressKey
+from app.vault import tokens
 
 log = logging.getLogger(__name__)
 
@@ -55,14 +56,24 @@ async def receive(process: Process, request: Callback) -> str | None:
     return None
 
 
+def refuse_strange(process: Process, provider: str, token: str) -> None:
+    """Refuse what cannot be a token without asking the database. Raises Problem `not_found`."""
+    is_operators = providers.is_operators_token(process.vault, provider, token)
+    if not is_operators and tokens.workspace_of(token) is None:
+        raise _unknown()
+
+
 async def account_of(process: Process, provider: str, token: str) -> tuple[Account, datetime]:
     """The account that the token's callbacks are for, and the time. Raises Problem `not_found`."""
     async with process.database.read() as db:
         account = await providers.account(process, db, provider, token)
-        now = await db.now()
-    if account is None:
-        raise Problem("not_found", "Nothing exists at this path.")
-    return account, now
+        if account is None:
+            raise _unknown()
+        return account, await db.now()
+
+
+def _unknown() -> Problem:
+    return Problem("not_found", "Nothing exists at this path.")
 
 
 async def captured(process: Process, one: Captured, became: Became) -> None:

@@ -108,9 +108,7 @@ async def account(process: Process, db: Handle, provider: str, token: str) -> Ac
     kind = kind_of(provider)
     if kind is None or kind.callbacks is None:
         return None
-    if tokens.is_well_formed(token) and hmac.compare_digest(
-        token, operators_token(process.vault, provider)
-    ):
+    if is_operators_token(process.vault, provider, token):
         secret = operators_secret(process.settings, kind, kind.callbacks)
         return Account(provider, None, secret) if secret is not None else None
     workspace_id = tokens.workspace_of(token)
@@ -134,6 +132,12 @@ def operators_token(vault: Vault, provider: str) -> str:
     """The same for as long as there is the data key; doctor prints it."""
     seed = vault.keyed_hash("operator's callbacks", provider.encode())
     return tokens.derived(seed, alphabet=tokens.LETTERS_FIRST)
+
+
+def is_operators_token(vault: Vault, provider: str, token: str) -> bool:
+    return tokens.is_well_formed(token) and hmac.compare_digest(
+        token, operators_token(vault, provider)
+    )
 
 
 def operators_url(base_url: str, vault: Vault, provider: str) -> str:

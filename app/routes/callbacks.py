@@ -36,8 +36,14 @@ class ProviderEvent(BaseModel):
 async def receive(call: Call, provider: str) -> Response:
     """The provider's delivery reports, verified by its signature, and what people write back where
     they can. Duplicate and late ones are handled. Replies to a person are in the answer."""
-    # Before the body is read, which then takes no room from strangers, nor they from it.
-    account, _ = await callbacks.account_of(call.process, provider, call.path("token"))
+    token = call.path("token")
+    callbacks.refuse_strange(call.process, provider, token)
+    bearer = f"{provider}/{token}"  # a token is its own provider's
+    # Before the body is read, which then takes no room from strangers, nor they from it; and which
+    # nobody of the same address waits for.
+    account, _ = await call.bearers.judged(
+        call.client, bearer, lambda: callbacks.account_of(call.process, provider, token)
+    )
     most = min(STRANGERS_BYTES, call.process.settings.max_body_bytes)
     call.expect_body(account.workspace_id or provider, most)
     scope, headers = call.request.scope, call.request.headers
@@ -45,12 +51,15 @@ async def receive(call: Call, provider: str) -> Response:
     path = scope["raw_path"].decode("latin-1").partition("?")[0]
     received = Callback(
         provider=provider,
-        token=call.path("token"),
+        token=token,
         url=f"{call.process.settings.base_url}{path}{f'?{query}' if query else ''}",
         headers={name: headers.getlist(name) for name in headers},
         body=await call.receive_body(),
     )
-    answer = callbacks.answer(provider, await callbacks.receive(call.process, received))
+    reply_to = await call.bearers.judged(
+        call.client, f"signed/{bearer}", lambda: callbacks.receive(call.process, received)
+    )
+    answer = callbacks.answer(provider, reply_to)
     if answer is None:
         return reply.no_content()
     return Response(answer.content, media_type=answer.media_type)
@@ -70,7 +79,7 @@ def _route(provider: str, how: Callbacks) -> Endpoint:
         tx=None,
         takes=("application/x-www-form-urlencoded",) if how.takes_form else ProviderEvent,
         gives={200: (answer.media_type,)} if answer is not None else {204: None},
-        raises=("invalid_signature", "not_found"),
+        raises=("invalid_signature", "not_found", "rate_limited"),
     )
 
 

@@ -3,7 +3,8 @@
 Whether a bearer is right only the database knows, and nobody may keep it busy with wrong ones.
 After too many of them an address is answered 429 instead of 401, and its bearers are looked up one
 at a time. One that was right lately does not wait in that line, but is looked up as ever: what is
-remembered of it is no permission.
+remembered of it is no permission. So it is with the tokens of callbacks, or somebody who has
+Twilio post to a wrong one would keep out what Twilio's addresses report to all others.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ WRONG = Rule("wrong_bearers", 60, 60)
 REMEMBERED = 10_000  # bearers that were right
 IN_LINE = 50  # of one address; who comes then is refused unheard
 PAUSE_SECONDS = 0.02  # after each wrong one
+REFUSALS = ("unauthenticated", "not_found", "invalid_signature")  # of a wrong one
 
 Result = TypeVar("Result")
 
@@ -37,8 +39,8 @@ class Bearers:
     async def judged(
         self, address: str, bearer: str, authenticate: Callable[[], Awaitable[Result]]
     ) -> Result:
-        """The bearer that `authenticate` finds. Raises Problem `unauthenticated`, or `rate_limited`
-        after too many wrong ones from this address."""
+        """The result of `authenticate`, which raises one of REFUSALS for a wrong bearer. Raises
+        that, or Problem `rate_limited` after too many wrong ones from this address."""
         digest = blake2b(bearer.encode(), digest_size=16).digest()
         verdict = self._throttle.used_up(WRONG, address)
         if verdict is None or digest in self._right:
@@ -56,7 +58,7 @@ class Bearers:
         try:
             found = await authenticate()
         except Problem as problem:
-            if problem.code != "unauthenticated":
+            if problem.code not in REFUSALS:
                 raise
             self._right.pop(digest, None)
             verdict = await self._throttle.hit(WRONG, address)

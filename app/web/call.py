@@ -25,6 +25,7 @@ from app.process import Process
 from app.web import auth, body, conditions, idempotency
 from app.web.accept import acceptable
 from app.web.auth import PUBLIC
+from app.web.bearers import Bearers
 from app.web.throttle import Throttle
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -43,6 +44,7 @@ class Call:
 
     process: Process
     throttle: Throttle
+    bearers: Bearers
     request: Request
     takes: Content = None
     can: str = PUBLIC

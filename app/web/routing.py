@@ -148,7 +148,13 @@ class _Path:
             )
         request = Request(scope, receive)
         call = Call(
-            self._process, self._throttle, request, endpoint.takes, endpoint.can, endpoint.plan
+            self._process,
+            self._throttle,
+            self._bearers,
+            request,
+            endpoint.takes,
+            endpoint.can,
+            endpoint.plan,
         )
         response = await self._run(endpoint, call)
         if request.method in SAFE:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,10 +21,11 @@ from app.process import Process
 from app.runs import runner
 from app.store import callbacks as store
 from app.store import delivery_attempts, event_endpoints
+from app.web import bearers
 from app.web.bodies import Hold
 from tests import cast as company
 from tests import resend_server, twilio_server
-from tests.cast import HELLO, Cast, hook, settle
+from tests.cast import HELLO, Cast, any_address, hook, settle
 from tests.messages.test_delivery_providers import (
     PHONE,
     attempts,
@@ -409,6 +410,44 @@ async def test_forged_callbacks_change_nothing(service: Service) -> None:
 )
 async def test_an_unknown_token_leads_nowhere(service: Service, path: str) -> None:
     assert (await service.client.post(path, content="a=b")).status_code == 404
+
+
+async def test_what_cannot_be_a_token_is_refused_without_the_database(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(callbacks, "account_of")
+    for token in ("A" * 30, "short", f"{service.acme}-short", "%C3%A9" * 30):
+        response = await service.client.post(f"/v1/callbacks/twilio/{token}", content="a=b")
+        assert response.status_code == 404, token
+
+
+async def test_who_tries_tokens_is_bounded_and_keeps_no_provider_out(
+    service: Service, cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody can have Twilio post to a wrong URL, from the addresses that it reports from."""
+    monkeypatch.setattr(bearers, "PAUSE_SECONDS", 0.0)
+    url = (await put(cast.olivia, "sms", {**TWILIO, "authToken": TOKEN})).json()["callbackUrl"]
+    payload = {"MessageSid": "SM", "MessageStatus": "sent"}
+    async with company.client(service.process, any_address()) as client:
+        there = replace(service, client=client)
+        assert (await there.tell(url, payload)).status_code == 200
+        wrong = f"/v1/callbacks/twilio/{service.acme}-{'A' * 30}"
+        tried = [(await client.post(wrong, content="a=b")).status_code for _ in range(62)]
+        assert tried == [404] * 60 + [429] * 2
+        assert (await there.tell(url, payload)).status_code == 200
+
+
+async def test_who_signs_wrongly_is_bounded_and_heard_once_the_secret_is_right(
+    service: Service, cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bearers, "PAUSE_SECONDS", 0.0)
+    url = (await put(cast.olivia, "sms", {**TWILIO, "authToken": TOKEN})).json()["callbackUrl"]
+    payload = {"MessageSid": "SM", "MessageStatus": "sent"}
+    async with company.client(service.process, any_address()) as client:
+        there = replace(service, client=client)
+        tried = [(await there.tell(url, payload, "wrong")).status_code for _ in range(62)]
+        assert tried == [401] * 60 + [429] * 2
+        assert (await there.tell(url, payload)).status_code == 200
 
 
 async def test_a_token_is_good_for_its_own_provider_alone(service: Service) -> None:
