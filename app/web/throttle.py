@@ -138,6 +138,7 @@ class Throttle:
     def __init__(self, redis: Redis | None, *, trip_seconds: float = TRIP_SECONDS) -> None:
         """Without Redis this process counts alone, which is exact while it is the only one."""
         self._local = _Local()
+        self._refused: OrderedDict[tuple[Rule, str], float] = OrderedDict()  # by Redis, until when
         self._shared = None if redis is None else _Shared(redis, trip_seconds)
 
     async def open(self) -> None:
@@ -155,9 +156,13 @@ class Throttle:
         return _refuse(await self.hit(rule, key))
 
     def used_up(self, rule: Rule, key: str) -> Verdict | None:
-        """The refusal of a key that has nothing left, as far as this process knows. Counts
-        nothing."""
-        tally = self._local.refusal(rule, subscriber(key))
+        """The refusal of a key that has nothing left, as far as this process knows: it has used it
+        up here, or was refused for what it did elsewhere. Counts nothing."""
+        key = subscriber(key)
+        tally = self._local.refusal(rule, key)
+        wait = self._refused.get((rule, key), 0.0) - time.monotonic()
+        if tally is None and wait > 0:
+            tally = Tally(wait, 0, wait)
         return None if tally is None else Verdict(rule, tally)
 
     async def hit(self, rule: Rule, key: str) -> Verdict:
@@ -192,6 +197,13 @@ class Throttle:
             # Asked again, for while Redis answered others may have taken what was left.
             here = self._local.take(asked.rule, asked.key)
             tally = here if tally is None else min(here, tally, key=lambda one: one.left)
+        elif asked.shared is not None:
+            # For `used_up` alone: another process may forgive a hit, so that the next one counts.
+            now = time.monotonic()
+            self._refused[asked.rule, asked.key] = now + tally.wait
+            self._refused.move_to_end((asked.rule, asked.key))
+            while self._refused[oldest := next(iter(self._refused))] < now:
+                del self._refused[oldest]
         return Verdict(asked.rule, tally)
 
     async def forgive(self, rule: Rule, key: str) -> None:

@@ -91,6 +91,20 @@ async def test_processes_count_together(on_redis: Make) -> None:
     assert sum(await asyncio.gather(*(allowed(one, 100) for one in two))) == 120
 
 
+async def test_a_key_that_was_used_up_elsewhere_is_known_to_be_once_it_was_refused(
+    on_redis: Make,
+) -> None:
+    here, elsewhere = await on_redis(), await on_redis()
+    assert await allowed(elsewhere, 10, rule=AUTH) == 10
+    assert here.used_up(AUTH, "1.2.3.4") is None
+    assert not (await here.hit(AUTH, "1.2.3.4")).allowed
+    refusal = here.used_up(AUTH, "1.2.3.4")
+    assert refusal is not None
+    assert 0 < refusal.tally.wait <= 60
+    await elsewhere.forgive(AUTH, "1.2.3.4")
+    assert (await here.hit(AUTH, "1.2.3.4")).allowed
+
+
 async def test_rules_count_apart(limiting: Throttle) -> None:
     assert await allowed(limiting, 20, rule=AUTH) == 10
     assert await allowed(limiting, 20, rule=INTAKE) == 20
