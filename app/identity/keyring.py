@@ -6,7 +6,7 @@ import asyncio
 import re
 import zlib
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from app.database.db import Handle, new_id
 from app.errors import Problem
@@ -66,12 +66,14 @@ async def bearer(process: Process, key: str) -> Bearer | None:
         row = await api_keys.bearer(db, hash=digest(key))
     if row is None:
         return None
-    used = row.last_used_at
-    if used is None or datetime.now(UTC) - used >= TOUCH_EVERY:
+    used, unused_since = row.last_used_at, row.now - TOUCH_EVERY
+    if used is None or used <= unused_since:
         # A database too busy for it must not hold up the call.
         with suppress(TimeoutError, Problem):
             async with asyncio.timeout(TOUCH_SECONDS), process.database.write() as db:
-                await api_keys.touch(db, workspace_id=row.workspace_id, id=row.via_id)
+                await api_keys.touch(
+                    db, workspace_id=row.workspace_id, id=row.via_id, unused_since=unused_since
+                )
     return Bearer(
         via_id=row.via_id,
         workspace_id=row.workspace_id,

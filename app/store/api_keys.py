@@ -41,6 +41,7 @@ class KeyBearer:
     last_used_at: datetime | None
     suspended: bool
     plan: str
+    now: datetime  # by the database's clock, as `last_used_at`
 
 
 async def insert(
@@ -85,7 +86,8 @@ async def bearer(db: Handle, *, hash: bytes) -> KeyBearer | None:
         KeyBearer,
         """
         SELECT k.id AS via_id, k.workspace_id, k.made_by AS user_id, k.name, k.role,
-               k.last_used_at, m.role AS maker_role, m.sends_broadcasts, w.suspended, w.plan
+               k.last_used_at, m.role AS maker_role, m.sends_broadcasts, w.suspended, w.plan,
+               CAST(:now AS TIMESTAMPTZ) AS now
         FROM api_keys k
         JOIN memberships m ON m.workspace_id = k.workspace_id AND m.user_id = k.made_by
         JOIN workspaces w ON w.id = k.workspace_id AND w.deleted_at IS NULL
@@ -110,14 +112,17 @@ async def count(db: Handle, *, workspace_id: str) -> int:
     return live
 
 
-async def touch(db: Handle, *, workspace_id: str, id: str) -> None:
+async def touch(db: Handle, *, workspace_id: str, id: str, unused_since: datetime) -> None:
+    """Note a use, unless another request has noted one meanwhile."""
     await db.execute(
         """
         UPDATE api_keys SET last_used_at = :now
         WHERE workspace_id = :workspace_id AND id = :id
+          AND (last_used_at IS NULL OR last_used_at <= :unused_since)
         """,
         workspace_id=workspace_id,
         id=id,
+        unused_since=unused_since,
     )
 
 

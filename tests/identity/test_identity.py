@@ -725,11 +725,55 @@ async def test_the_last_use_of_a_key_is_noted_once_a_minute(process: Process) ->
     assert await last_used() >= first
 
 
+@pytest.mark.parametrize("minutes", [-2, 2])
+async def test_a_use_is_noted_once_a_minute_whatever_the_clock_of_the_process_says(
+    process: Process, minutes: int
+) -> None:
+    """Behind the database's, "last used" never moved; ahead of it, each request wrote the row."""
+    _, key = await key_of(process, *await registered(process))
+    url = process.settings.database_url
+    database = Database(url, clock_offset_ms=minutes * 60_000)
+    await database.connect()
+    try:
+        there = replace(process, database=database)
+
+        async def used(ago: timedelta | None = None) -> Any:
+            async with database.write() as db:
+                if ago is not None:
+                    sql = "UPDATE api_keys SET last_used_at = :then"
+                    await db.execute(sql, then=await db.now() - ago)
+            await identity.authenticate(there, key)
+            async with database.read() as db:
+                return await db.fetch_value("SELECT last_used_at FROM api_keys")
+
+        first = await used()
+        assert await used() == first
+        lately = await used(timedelta(seconds=50))
+        assert lately < first
+        assert await used(timedelta(seconds=61)) >= first
+    finally:
+        await database.disconnect()
+
+
+async def test_of_many_uses_at_once_one_is_noted(process: Process) -> None:
+    user, signed = await registered(process)
+    row, _ = await key_of(process, user, signed)
+    named = {"workspace_id": signed.workspace.id, "id": row.id}
+    noted = []
+    for _ in range(2):  # both have read the row before
+        async with process.database.write() as db:
+            minute_ago = await db.now() - timedelta(minutes=1)
+            await api_keys.touch(db, **named, unused_since=minute_ago)
+            noted.append(await db.fetch_value("SELECT last_used_at FROM api_keys"))
+    assert noted[0] == noted[1] is not None
+
+
 async def test_a_database_that_cannot_note_the_use_does_not_fail_the_call(process: Process) -> None:
     user, signed = await registered(process)
     row, key = await key_of(process, user, signed)
 
     async with process.database.write() as db:  # holds SQLite's one writer, PostgreSQL's one row
-        await api_keys.touch(db, workspace_id=signed.workspace.id, id=row.id)
+        named = {"workspace_id": signed.workspace.id, "id": row.id}
+        await api_keys.touch(db, **named, unused_since=await db.now())
         member = await asyncio.wait_for(identity.authenticate(process, key), 2)
         assert member.via_id == row.id
