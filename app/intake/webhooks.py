@@ -28,13 +28,14 @@ from app.database.db import new_id
 from app.errors import Problem, Unavailable
 from app.intake import acceptance, lookup, webhook_requests
 from app.intake.acceptance import Accepted, InboundEvent, Outdated
+from app.intake.lookup import Found
 from app.intake.webhook_requests import Head, IncomingRequest, Note
 from app.machine.program import Json
 from app.machine.reasons import STATES
 from app.outbound import chains
 from app.process import Process
 from app.runtime.batching import batched
-from app.runtime.compute import Heavy, Job
+from app.runtime.compute import Busy, Heavy, Job
 from app.store import definition_starts
 from app.store.definition_starts import TargetRow
 from app.store.directory import Place
@@ -86,7 +87,7 @@ async def receive(
     only when even a second look could not tell whether the run exists.
     """
     head = head or Head()
-    event = await _judged_by_memory(process, token, body, signatures, head)
+    event = _judged_by_memory(process, token, body, signatures, head)
     if event is not None:
         accepted = await process.batches.run(acceptance.start_known, process, event)
         if accepted is not None:
@@ -100,17 +101,23 @@ async def receive(
     )
 
 
-async def _judged_by_memory(
+def _judged_by_memory(
     process: Process, token: str, body: bytes, signatures: Sequence[str], head: Head
 ) -> InboundEvent | None:
-    """The event, as it may be accepted by what is remembered; None when it has to be read."""
+    """The event, as it may be accepted by what is remembered; None when that has to be read, or
+    when its body takes more than the event loop should do: then it is judged once, by what is so
+    now."""
     target: WebhookTarget | None = process.targets.get(token)
     if target is None:
         return None
     request = IncomingRequest(new_id("req"), target.workspace.id, target.definition_id, head, body)
     try:
         verify(target.secret, signatures, body)
-        event = await _judged(process, target, request)
+        workspace = _chained(process, target, head)
+        found = lookup.judge_here(body, target.trigger, target.workspace.country)
+        if found is None:
+            return None
+        event = _judged(process, target, request, workspace, found)
     except Problem:
         return None
     return event if acceptance.is_known(process, event) else None
@@ -191,7 +198,9 @@ async def admit(
     Problem, or Outdated when the target was changed meanwhile. `tries_known`: the statement for
     events of contacts that exist was not tried yet."""
     try:
-        event = await _judged(process, target, request)
+        workspace = _chained(process, target, request.head)
+        found = await look_up(process, target, request.body)
+        event = _judged(process, target, request, workspace, found)
     except Problem as problem:
         _note(process, target, request, problem)
         raise
@@ -206,20 +215,38 @@ async def admit(
         return await process.batches.run(acceptance.accept, process, event)
 
 
-async def _judged(
-    process: Process, target: WebhookTarget, request: IncomingRequest
-) -> InboundEvent:
-    depth = chains.depth_of(request.head.values(chains.DEPTH.encode()))
-    chains.refuse_too_deep(depth)
-    values = request.head.values(chains.CHAIN.encode())
-    root = chains.root_of(process.vault, target.workspace.id, values)
-    within = None
-    if depth or root:  # with lists of its own, for the target is remembered
-        within = replace(target.workspace, depth=depth, root=root, refused=[], crowded=[])
-    given = (request.body, target.trigger, target.workspace.country)
+async def look_up(process: Process, target: WebhookTarget, body: bytes) -> Found:
+    """All that is asked of the body, of which one that takes long is judged in the compute process.
+    Raises Problem."""
+    given = (body, target.trigger, target.workspace.country)
     found = lookup.judge_here(*given)
-    if found is None:
-        found = await process.compute.apart(Job(target.workspace.id, lookup.judge, given))
+    if found is not None:
+        return found
+    try:
+        return await process.compute.apart(Job(target.workspace.id, lookup.judge, given))
+    except Busy as busy:
+        raise Unavailable(busy.detail) from None  # also for its own share: 503, not 429
+
+
+def _chained(process: Process, target: WebhookTarget, head: Head) -> WorkspaceContext:
+    """The workspace, at the place in a chain that the headers name. Raises Problem
+    `chain_too_long`."""
+    depth = chains.depth_of(head.values(chains.DEPTH.encode()))
+    chains.refuse_too_deep(depth)
+    root = chains.root_of(process.vault, target.workspace.id, head.values(chains.CHAIN.encode()))
+    if not depth and not root:
+        return target.workspace
+    # With lists of its own, for the target is remembered.
+    return replace(target.workspace, depth=depth, root=root, refused=[], crowded=[])
+
+
+def _judged(
+    process: Process,
+    target: WebhookTarget,
+    request: IncomingRequest,
+    workspace: WorkspaceContext,
+    found: Found,
+) -> InboundEvent:
     key = key_of(target, request.head, found.deduped)
     looked_up: Lookup | Problem
     if isinstance(found.lookup, Lookup):
@@ -230,7 +257,7 @@ async def _judged(
             raise looked_up
     return InboundEvent(
         request=request,
-        workspace=within or target.workspace,
+        workspace=workspace,
         trigger=target.trigger,
         revision=target.revision,
         lookup=looked_up,

@@ -19,6 +19,7 @@ from app.intake import lookup, webhooks
 from app.intake.acceptance import Accepted
 from app.machine import document
 from app.process import Process
+from app.runtime import compute
 from app.runtime.batching import Batches
 from app.store import contacts, definition_starts, runs
 from tests.cast import WEBHOOK, hook, workspace
@@ -441,3 +442,37 @@ async def test_a_refusal_from_beside_the_loop_is_the_same(process: Process, acme
     problem = await refusal(process, token, SLOW["wide"].replace(b'"email"', b'"emial"'))
     assert problem.code == "lookup_unresolved"
     assert problem.detail.endswith("Did you mean emial?")
+
+
+async def test_a_body_that_takes_long_is_computed_once_for_each_answer(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = await hook(process, acme)
+    await receive(process, token, {"email": "ada@example.com"})  # remembered from now on
+    asked: list[Any] = []
+    apart = process.compute.apart
+
+    async def counted(job: Any, **options: Any) -> Any:
+        asked.append(job)
+        return await apart(job, **options)
+
+    monkeypatch.setattr(process.compute, "apart", counted)
+    await receive(process, token, SLOW["wide"])
+    assert len(asked) == 1
+    await refusal(process, token, SLOW["wide"].replace(b'"email"', b'"emial"'))
+    assert len(asked) == 2
+
+
+async def test_a_body_that_cannot_be_computed_now_is_to_be_sent_again_and_over_no_limit(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A 429 is the senders' limit, of which this is not: their share of the computing is."""
+    token = await hook(process, acme)
+
+    async def full(*_given: Any, **_options: Any) -> Any:
+        raise compute._share_used_up()
+
+    monkeypatch.setattr(process.compute, "apart", full)
+    problem = await refusal(process, token, SLOW["wide"])
+    assert isinstance(problem, Unavailable)
+    assert (problem.code, problem.status) == ("unavailable", 503)
