@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app.database.db import new_id
-from app.errors import Problem
-from app.intake import lookup, webhooks
+from app.errors import Problem, Unavailable
+from app.intake import webhooks
 from app.intake.acceptance import Accepted
+from app.intake.lookup import Found
 from app.intake.webhook_requests import Head, IncomingRequest
 from app.process import Process
 from app.store import definition_starts, webhook_requests
@@ -41,16 +42,20 @@ async def _retried(process: Process, workspace_id: str, id: str) -> Accepted:
         kept = f"the first {LONGEST_BODY // 1024} KiB"
         detail = f"Only {kept} of its body were stored; ask the sender to send it again."
         raise Problem("conflict", detail)
+    found: Found | None = None
+    key: bytes | None = None
     try:
-        found = lookup.judge(body, target.trigger, target.workspace.country)
+        found = await webhooks.look_up(process, target, body)
         key = webhooks.key_of(target, head, found.deduped)
-    except Problem:
-        key = None  # what is wrong with it is told where events are judged
+    except Problem as problem:
+        if isinstance(problem, Unavailable):
+            raise  # it may have a key that is not known yet
+        # What is wrong with it is told where events are judged.
     if key is None:
         head = _head({**record.headers, "idempotency-key": record.id}, record.ip)
     # Under a new id, which its run will have too.
     request = IncomingRequest(new_id("req"), target.workspace.id, target.definition_id, head, body)
-    return await webhooks.admit(process, target, request)
+    return await webhooks.admit(process, target, request, found=found)
 
 
 def unknown() -> Problem:

@@ -192,14 +192,20 @@ def unknown_token() -> Problem:
 
 
 async def admit(
-    process: Process, target: WebhookTarget, request: IncomingRequest, *, tries_known: bool = True
+    process: Process,
+    target: WebhookTarget,
+    request: IncomingRequest,
+    *,
+    found: Found | None = None,
+    tries_known: bool = True,
 ) -> Accepted:
     """The checks after the signature, of a sender's request or of one that a member retries. Raises
-    Problem, or Outdated when the target was changed meanwhile. `tries_known`: the statement for
-    events of contacts that exist was not tried yet."""
+    Problem, or Outdated when the target was changed meanwhile. `found`: what `look_up` has found in
+    its body already; `tries_known`: the statement for events of contacts that exist was not tried
+    yet."""
     try:
         workspace = _chained(process, target, request.head)
-        found = await look_up(process, target, request.body)
+        found = found or await look_up(process, target, request.body)
         event = _judged(process, target, request, workspace, found)
     except Problem as problem:
         _note(process, target, request, problem)

@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from app.errors import Unavailable
+from app.intake import lookup
 from app.machine.secrets import MASK
 from app.process import Process
 from app.store import idempotency
@@ -290,6 +291,36 @@ async def test_today_s_configuration_decides(
     assert "paused" in paused.json()["detail"]
     await cast.ed.patch(mine.url, {"state": "ACTIVE", "trigger": {"createContact": True}})
     assert (await cast.ed.post(f"/webhook-requests/{id}/retry")).status_code == 202
+
+
+async def test_a_body_that_takes_long_is_computed_once_beside_the_loop_when_it_is_retried(
+    cast: Cast, process: Process, sender: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = await hook(cast, process, signingSecret=SECRET, dedupePath="id")
+    long = b'{"email": "ada@example.com", "id": "e1", "a": [%b0]}' % (b"0," * 31_000)
+    assert (await send(sender, mine.token, long)).status_code == 401
+    [request] = await mine.requests(cast.vic)
+    parse = lookup.parse
+    computed, beside = list[Any](), list[Any]()
+
+    def short(body: bytes, *more: Any) -> Any:
+        assert beside or len(body) <= lookup.SHORT, "a long body is parsed on the event loop"
+        return parse(body, *more)
+
+    async def counted(job: Any, **_options: Any) -> Any:
+        computed.append(job)
+        beside.append(job)
+        try:
+            return job.work(*job.given)
+        finally:
+            beside.clear()
+
+    monkeypatch.setattr(lookup, "parse", short)
+    monkeypatch.setattr(process.compute, "apart", counted)
+    retried = await cast.ed.post(f"/webhook-requests/{request['id']}/retry")
+    assert (retried.status_code, len(computed)) == (202, 1)
+    again = await send(sender, mine.token, long, X_Service_Signature=signed(long))
+    assert (again.status_code, again.json()) == (202, retried.json())
 
 
 async def test_what_was_not_kept_whole_is_not_retried(
