@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 REPEATED_WITHIN = timedelta(seconds=receipts.KEPT_SECONDS)
 TRIES = 5  # another process may get ahead of us with a key, but hardly time and again
 TIMEOUTS = RequestTimeouts()
-SETTLED_SECONDS = 1.8  # after it began; then the senders are told that nobody can know
+LOOKING_SECONDS = 1.8  # after it began; then the senders are told that nobody can know
 LAST_LOOK_SECONDS = 0.3  # at the least
 LARGE = 32 * 1024  # bytes of a body that is not parsed on the event loop, but skimmed
 PATIENCE = 2.0  # seconds that an event waits until its contact's defaults can be rendered
@@ -127,7 +127,7 @@ async def start_known(
         async with process.database.alone(TIMEOUTS) as db:
             started = await known_events.accept(db, list(map(_known, events)), timeouts=TIMEOUTS)
     except CommitUnknown as unknown:
-        return await _settled(process, events, unknown, began + SETTLED_SECONDS)
+        return await _after_unknown_commit(process, events, unknown, began + LOOKING_SECONDS)
     except Unavailable:
         raise
     except Exception as error:  # of the database: nothing was written
@@ -200,10 +200,10 @@ async def accept(
     try:
         return await _accept(process, events)
     except CommitUnknown as unknown:
-        return await _settled(process, events, unknown, began + SETTLED_SECONDS)
+        return await _after_unknown_commit(process, events, unknown, began + LOOKING_SECONDS)
 
 
-async def _settled(
+async def _after_unknown_commit(
     process: Process, events: Sequence[InboundEvent], unknown: CommitUnknown, deadline: float
 ) -> Sequence[Accepted | CommitUnknown]:
     """COMMIT was sent and its answer lost. The same ids again: when the first commit did arrive
@@ -237,7 +237,7 @@ async def _accept(
                 if again:
                     await db.use(lambda link: link.confirm_reads())
                 batch = _Batch(process.vault, process.compute, db, events, outdated)
-                await batch.settle(again=again)
+                await batch.answer_all(again=again)
                 fresh = [(event.workspace.id, event.run_id) for event in batch.fresh]
                 if fresh:
                     db.after_commit(lambda: process.queue.hint("run", fresh))  # noqa: B023 - this round's
@@ -270,7 +270,7 @@ class _Batch:
     contacts: dict[Who, FoundContact] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)  # for the owner, by run id
 
-    async def settle(self, *, again: bool) -> None:
+    async def answer_all(self, *, again: bool) -> None:
         for event in self.events:
             if event.run_id in self.outdated:
                 self.answers[event.run_id] = Outdated()

@@ -18,7 +18,7 @@ from app.store.webhook_requests import LONGEST_BODY
 async def retry(process: Process, workspace_id: str, id: str) -> Accepted:
     """The one run that the request makes, however often it is tried: with the sender's key, if it
     has one, and else with its own id for a key. Raises Problem: what it is refused for now."""
-    return await webhooks.settled(lambda: _retried(process, workspace_id, id))
+    return await webhooks.until_current(lambda: _retried(process, workspace_id, id))
 
 
 async def _retried(process: Process, workspace_id: str, id: str) -> Accepted:
@@ -45,7 +45,7 @@ async def _retried(process: Process, workspace_id: str, id: str) -> Accepted:
     found: Found | None = None
     key: bytes | None = None
     try:
-        found = await webhooks.look_up(process, target, body)
+        found = await webhooks.found_in(process, target, body)
         key = webhooks.key_of(target, head, found.deduped)
     except Problem as problem:
         if isinstance(problem, Unavailable):

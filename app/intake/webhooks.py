@@ -96,7 +96,7 @@ async def receive(
     # Under the same number: a run that it made after all, and whose COMMIT was not answered, is
     # found by that, and is not made twice.
     id = new_id("req") if event is None else event.request.id
-    return await settled(
+    return await until_current(
         lambda: _received(process, token, body, signatures, head, id=id, tries_known=tries_known)
     )
 
@@ -123,7 +123,7 @@ def _judged_by_memory(
     return event if acceptance.is_known(process, event) else None
 
 
-async def settled(judge: Callable[[], Awaitable[Accepted]]) -> Accepted:
+async def until_current(judge: Callable[[], Awaitable[Accepted]]) -> Accepted:
     """Judged by what holds when the run is inserted: a secret that has been replaced, or a pause,
     counts from the moment that it is committed. Raises Unavailable."""
     for _ in range(TRIES):
@@ -200,12 +200,11 @@ async def admit(
     tries_known: bool = True,
 ) -> Accepted:
     """The checks after the signature, of a sender's request or of one that a member retries. Raises
-    Problem, or Outdated when the target was changed meanwhile. `found`: what `look_up` has found in
-    its body already; `tries_known`: the statement for events of contacts that exist was not tried
-    yet."""
+    Problem, or Outdated when the target was changed meanwhile. `found`: what was found in its body
+    already; `tries_known`: the statement for events of contacts that exist was not tried yet."""
     try:
         workspace = _chained(process, target, request.head)
-        found = found or await look_up(process, target, request.body)
+        found = found or await found_in(process, target, request.body)
         event = _judged(process, target, request, workspace, found)
     except Problem as problem:
         _note(process, target, request, problem)
@@ -221,7 +220,7 @@ async def admit(
         return await process.batches.run(acceptance.accept, process, event)
 
 
-async def look_up(process: Process, target: WebhookTarget, body: bytes) -> Found:
+async def found_in(process: Process, target: WebhookTarget, body: bytes) -> Found:
     """All that is asked of the body, of which one that takes long is judged in the compute process.
     Raises Problem."""
     given = (body, target.trigger, target.workspace.country)

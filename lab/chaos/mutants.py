@@ -67,7 +67,7 @@ MUTANTS = {
         "202 whether or not it was committed",
         "app.intake.acceptance:start_known",
         """    except CommitUnknown as unknown:
-        return await _settled(process, events, unknown, began + SETTLED_SECONDS)
+        return await _after_unknown_commit(process, events, unknown, began + LOOKING_SECONDS)
     except Unavailable:
         raise
 """,

@@ -385,7 +385,7 @@ async def test_what_was_changed_while_an_event_was_judged_counts(
             request = IncomingRequest(new_id("req"), acme, target.definition_id, Head(), body)
             return await webhooks.admit(process, target, request)
 
-        return await webhooks.settled(judge)
+        return await webhooks.until_current(judge)
 
     answers = await outcomes(enter(goes, "a"), enter(stays, "b"), enter(goes, "c"))
     assert answers[0::2] == [code, code]
@@ -460,7 +460,7 @@ async def test_a_run_whose_commit_was_not_answered_is_found_when_a_neighbour_bre
         raise ValueError("a neighbour that no statement takes")
 
     monkeypatch.setattr(known_events, "accept", accept_unanswered)
-    monkeypatch.setattr(acceptance, "_settled", break_)
+    monkeypatch.setattr(acceptance, "_after_unknown_commit", break_)
     answers = await asyncio.gather(*(receive(process, token, email(name)) for name in names))
     assert [len(started) for started in lost] == [2]
     assert (
