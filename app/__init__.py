@@ -9,7 +9,7 @@ workers       The processes that move runs and deliver messages.
 main          Wiring: settings → database, vault, queue, channels → the web application.
 routes        The whole API on one page, path by path: who may call it, and from which plan on.
 simulation    A definition on paper: a virtual clock, cases, and how two traces compare.
-intake        1. An event comes in: token → signature → body → lookup → contact → run.
+intake        1. An event comes in: token → signature → body → key → lookup → contact → run.
 runs          2. A run moves on: claim → machine.step → state and effects in one transaction.
 broadcasts    A message to an audience: previewed, frozen, sent, guarded, accounted for.
 definitions   Automations and workflows: checked, activated, versioned, drawn.

@@ -1,1 +1,1 @@
-"""1. An event comes in: token → signature → body → lookup → contact → run."""
+"""1. An event comes in: token → signature → body → key → lookup → contact → run."""
