@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from contextlib import AbstractContextManager
 from typing import Any
 
 from playwright.sync_api import Locator, Page, Route, expect
@@ -44,9 +45,16 @@ DRAWN = """new MutationObserver(() => {
 def edited(page: Page, service: Service, kind: str, **body: Any) -> str:
     """The editor of a new definition; its path in the API."""
     made = service.made(f"/{kind}", {"name": "Drawn", "trigger": HOOK, **body})
-    opened(page, service, f"/flows/{kind}/{made['id']}/edit")
+    with arranged(page):
+        opened(page, service, f"/flows/{kind}/{made['id']}/edit")
     page.locator(".react-flow__node").first.wait_for()
     return f"/{kind}/{made['id']}"
+
+
+def arranged(page: Page) -> AbstractContextManager[Any]:
+    """What opens an editor, until its boxes stand where they stay: the first check says where each
+    belongs, and a box that moves away under the mouse is not clicked."""
+    return page.expect_response(re.compile(r"/(workflows|automations)/check\?"))
 
 
 def graph(*nodes: dict[str, Any]) -> dict[str, Any]:
@@ -293,7 +301,8 @@ def test_two_people_change_a_flow_and_neither_loses_work(
     watch.expected = "412"
     url = edited(page, service, "workflows", steps=[{"id": "tag", "type": "add_tag", "tag": "a"}])
     ed = stranger
-    signed_in(ed, service, service.joined("editor"), f"/flows{url}/edit")
+    with arranged(ed):
+        signed_in(ed, service, service.joined("editor"), f"/flows{url}/edit")
     for person, tag in ((page, "mine"), (ed, "ed's")):
         box(person, "tag").click()
         person.get_by_label("Tag", exact=True).fill(tag)
@@ -367,7 +376,8 @@ def test_what_was_drawn_survives_a_reload_and_a_service_that_cannot_be_reached(
     page.get_by_role("button", name="Cancel").click()
     page.get_by_role("link", name="editor").click()
     box(page, "add_tag").wait_for()
-    page.reload()
+    with arranged(page):
+        page.reload()
     box(page, "add_tag").click()
     assert page.get_by_label("Tag", exact=True).input_value() == "kept"
     assert "new-and-secret" not in page.evaluate("JSON.stringify(sessionStorage)")
@@ -417,7 +427,8 @@ def test_json_that_is_none_yet_is_kept_as_it_was_typed(
     data.fill('{"order": {')
     box(page, "end").click()
     page.get_by_text("kept in this tab").wait_for()
-    page.reload()
+    with arranged(page):
+        page.reload()
     box(page, "start").click()
     expect(data).to_have_value('{"order": {')
     expect(data).to_have_attribute("aria-invalid", "true")
@@ -444,7 +455,8 @@ def test_what_was_saved_is_no_draft_if_the_page_is_left_at_once(
     saved(page)
     page.wait_for_function("key => !(key in sessionStorage)", arg=key)
     page.evaluate("([key, kept]) => { sessionStorage[key] = kept }", [key, kept])
-    page.reload()
+    with arranged(page):
+        page.reload()
     page.get_by_text("all changes saved").wait_for()
     box(page, "add_tag").click()
     page.get_by_label("Tag", exact=True).fill("changed")
@@ -507,7 +519,8 @@ def test_a_trigger_is_chosen_and_says_its_segment_its_date_and_its_times(
     page.get_by_label("Thursday", exact=True).check()
     page.get_by_label("Monday", exact=True).check()
     assert stored()["cron"] == "15 8 * * mon,thu"
-    page.reload()
+    with arranged(page):
+        page.reload()
     box(page, "trigger").click()
     expect(when).to_have_value("week")
     when.select_option("by cron expression")
@@ -666,7 +679,8 @@ def test_a_condition_proposes_paths_and_takes_its_moment_from_a_date(
     later = {**when, "op": "before", "value": "2020-03-01T09:30:15Z"}
     body = {"steps": [{**branch, "cases": [{"when": later}]}]}
     assert service.api.patch(url, json=body).is_success
-    went(page, page.url.partition("/console")[2])
+    with arranged(page):
+        went(page, page.url.partition("/console")[2])
     box(page, "is-new").click()
     seen = page.evaluate("""() => {
         const at = new Date('2020-03-01T09:30:15Z')
@@ -762,7 +776,8 @@ def test_numbers_keep_their_digits(page: Page, service: Service) -> None:
         "/workflows", content=f'{{"name": "Digits", "steps": {steps}}}', headers=headers
     )
     url = f"/workflows/{made.json()['id']}"
-    opened(page, service, f"/flows{url}/edit")
+    with arranged(page):
+        opened(page, service, f"/flows{url}/edit")
     page.get_by_label("Name", exact=True).fill("More digits")
     box(page, "known").click()
     compared = page.get_by_label("Value", exact=True)
@@ -792,7 +807,8 @@ def test_versions_are_compared_with_the_runs_on_each(page: Page, service: Servic
     contact = service.made("/contacts", {"email": f"vi-{secrets.token_hex(4)}@example.com"})
     service.made(f"{url}/runs", {"contactId": contact["id"], "data": {}})
     service.until(lambda: service.read(url)["stats"]["runs"].get("WAITING"))
-    page.reload()
+    with arranged(page):
+        page.reload()
     box(page, "pause").get_by_text("1 here").wait_for()
     box(page, "pause").click()
     page.get_by_label("Duration").fill("P3D")
