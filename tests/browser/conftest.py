@@ -38,8 +38,9 @@ from playwright.sync_api import (
 )
 
 from app.net.tls import system_trust
+from tests.browser.light import untroubled
 from tests.cast import any_address
-from tests.deployment import Command, Forked, tireless
+from tests.deployment import Command, Forked
 from tests.servers import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -301,7 +302,7 @@ def started(directory: Path, port: int, **more: str) -> tuple[Forked, Path]:
     """The service on this directory's database, and the file that it prints to."""
     environ = {**environment(directory), "PORT": str(port), "TRUSTED_HOPS": "1", **more}
     output = directory / f"output-{time.monotonic_ns()}.txt"
-    return Forked(["run"], environ, directory, output, program=tireless), output
+    return Forked(["run"], environ, directory, output, program=untroubled), output
 
 
 def serving(process: Forked, output: Path) -> Service:
