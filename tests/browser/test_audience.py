@@ -614,6 +614,26 @@ def test_a_broadcast_is_composed_with_all_that_it_may_say(page: Page, service: S
     assert service.read(f"/broadcasts/{id}")["sendAt"] is None
 
 
+def test_a_broadcast_keeps_its_topic_where_it_is_saved_before_the_templates_are_there(
+    page: Page, service: Service
+) -> None:
+    name = f"News {secrets.token_hex(4)}"
+    topic = service.made("/topics", {"name": name, "channels": ["email"]})["id"]
+    what = {"templateId": template(service, "marketing"), "topicId": topic}
+    path = f"/broadcasts/{service.made('/broadcasts', {'name': name, 'tag': 'tea', **what})['id']}"
+    held: list[Route] = []
+    page.route("**/templates?*", held.append)
+    page.goto(f"{service.url}/console{path}/edit")
+    page.get_by_label("Name", exact=True).fill(f"{name}, anew")
+    with page.expect_response(lambda answer: answer.request.method == "PATCH"):
+        page.get_by_role("button", name="Save", exact=True).click()
+    page.unroute("**/templates?*", held.append)
+    for each in held:
+        each.continue_()
+    stored = service.read(path)
+    assert (stored["name"], stored["topicId"]) == (f"{name}, anew", topic)
+
+
 def test_a_time_that_has_passed_is_named_before_it_is_scheduled(
     page: Page, service: Service
 ) -> None:

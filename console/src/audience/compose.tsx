@@ -52,14 +52,13 @@ function Compose({ stored, tag, again }: Partial<Edited<Stored>>) {
   const template = known.templates.rows?.find(each => each.id === draft.templateId)
   const save = async () => {
     const { name, way, templateId } = draft
-    const isMarketing = template?.category === 'marketing'
     const body = {
       name,
       templateId,
       segmentId: way === 'segment' ? draft.segmentId || null : null,
       tag: way === 'tag' ? draft.tag || null : null,
       filter: way === 'filter' ? filterOf(draft.filter) : null,
-      topicId: (isMarketing && draft.topicId) || null,
+      topicId: template?.category === 'transactional' ? null : draft.topicId || null,
       localTime: draft.localTime || null,
       perMinute: draft.perMinute ? Number(draft.perMinute) : null,
       sendAt:
