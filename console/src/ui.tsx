@@ -841,8 +841,7 @@ export function Confirm({
   const [opened, setOpened] = useState(0) // how often: of a long list, most dialogs never are
   useLayoutEffect(() => {
     dialog.current?.showModal()
-    if (!danger || dialog.current?.querySelector('input')) return
-    dialog.current?.querySelector<HTMLElement>('form > :last-child > :last-child')?.focus() // a second Enter does no harm
+    if (danger) dialog.current?.querySelector<HTMLElement>('form > :last-child > :last-child')?.focus() // a second Enter does no harm
   }, [opened])
   const isDoing = acting.busy && isRead
   const open = () => {

@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 from tests.browser.conftest import PASSWORD, PHONE, Service, Watch, opened, signed_in
 from tests.browser.test_acts import confirmed
 from tests.browser.test_drafts import UNSAVED, saving
-from tests.browser.test_editor import box, edited, graph
+from tests.browser.test_editor import HOOK, box, edited, graph
 from tests.browser.test_kills import press
 from tests.browser.test_kills import template as new_template
 from tests.browser.test_lists import SMALL
@@ -187,7 +187,19 @@ def test_a_dialog_before_an_act_that_takes_something_away_begins_at_the_way_out(
     assert service.api.get(path).is_success
     opened(page, service, "/settings/workspace")
     press(page, "Delete workspace")
-    expect(page.get_by_role("dialog").get_by_role("textbox")).to_be_focused()
+    expect(page.get_by_role("dialog").get_by_role("button", name="Cancel")).to_be_focused()
+
+
+def test_a_second_enter_takes_no_signing_secret_away(page: Page, service: Service) -> None:
+    trigger = {**HOOK, "signingSecret": "a secret of sixteen letters or more"}
+    made = service.made("/workflows", {"name": "Signed", "trigger": trigger})
+    opened(page, service, f"/flows/workflows/{made['id']}")
+    page.get_by_role("button", name="New secret", exact=True).press("Enter")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Signing secret").wait_for()
+    page.keyboard.press("Enter")
+    dialog.wait_for(state="hidden")
+    assert service.read(f"/workflows/{made['id']}")["trigger"]["signingSecretSet"]
 
 
 def test_messages_and_runs_of_somebody_are_found_by_what_people_know_of_them(
