@@ -201,7 +201,7 @@ function Editor({ stored, tag, again }: Partial<Edited<Stored>>) {
               <Whom required value={typed} set={setTyped} />
             </First>
           </Form>
-          {found?.contact && (
+          {found?.contact && found.contact.contactId === tested.id && (
             <div role="status">
               <p>
                 <Link to={`/contacts/${found.contact.contactId}`}>{tested.name}</Link>{' '}
