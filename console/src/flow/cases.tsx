@@ -1,5 +1,5 @@
 // The cases of a flow: a simulation that is kept with what must come of it, and what comes of each now.
-import { useEffect, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { api, byId, exactly, got, raw, sent, type Schemas } from '../api'
 import { useAct, useDraft, useLoaded } from '../data'
 import { useCan } from '../me'
@@ -54,9 +54,6 @@ export function Cases({
   const list = useLoaded(async () => (await exactly<{ data: Case[] }>(`/${of}/${id}/cases`)).value.data, [of, id])
   const [{ name }, change, forget] = useDraft(`case.${id}`, { name: '' })
   const [results, setResults] = useState<Result[] | null>(null)
-  useEffect(() => {
-    if (!isChanged) setResults(null) // of what was saved before
-  }, [isChanged])
   const running = useAct()
   const may = useCan()(`${of}:write`)
   const rows = list.value ?? []

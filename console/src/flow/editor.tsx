@@ -363,6 +363,7 @@ function Editor({
                 <Simulator
                   of={of}
                   id={id}
+                  tag={base.tag}
                   doc={doc}
                   edit={locked ? null : history.edit}
                   isChanged={isChanged}

@@ -86,6 +86,7 @@ function event({ trigger }: Doc): string {
 export function Simulator({
   of,
   id,
+  tag,
   doc,
   edit,
   isChanged,
@@ -95,6 +96,7 @@ export function Simulator({
 }: {
   of: Kind
   id: string
+  tag: string
   doc: Doc
   edit: ((doc: Doc) => void) | null
   isChanged: boolean
@@ -244,6 +246,7 @@ export function Simulator({
         </Form>
       </details>
       <Cases
+        key={tag} // what they came to is of this one
         of={of}
         id={id}
         asked={isOld ? null : asked}
