@@ -222,7 +222,8 @@ def test_messages_and_runs_of_somebody_are_found_by_what_people_know_of_them(
     expect(rows).to_contain_text(ada)
     whom.fill(f"nobody-{mark}")
     page.get_by_role("alert").get_by_text("No contact starts with that.").wait_for()
-    opened(page, service, f"/runs?contactId={bob}")
+    with page.expect_request(re.compile(r"/runs\?.*contactId=con_")):
+        opened(page, service, f"/runs?contactId={bob}")
     page.get_by_text("No runs match.").wait_for()
 
 
