@@ -889,7 +889,6 @@ export function Confirm({
             noValidate
             onSubmit={event => {
               event.preventDefault()
-              event.stopPropagation() // it may stand in another one
               done()
             }}
           >

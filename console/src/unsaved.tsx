@@ -42,26 +42,28 @@ export function Change<Stored, Draft extends object>({
 }) {
   const [draft, change, forget, held] = useDraft(name, drafted(stored), tag)
   return (
-    <Form
-      label="Save"
-      extra={
-        <Button
-          onClick={() => {
-            forget()
-            void done()
-          }}
-        >
-          Cancel
-        </Button>
-      }
-      submit={async () => {
-        await settled(save(draft, { 'If-Match': held.tag }), async () => stands(await again(), draft))
-        if (forget(draft)) await done()
-        else await again()
-      }}
-    >
+    <>
       <Unsaved of={held} />
-      {children(draft, change)}
-    </Form>
+      <Form
+        label="Save"
+        extra={
+          <Button
+            onClick={() => {
+              forget()
+              void done()
+            }}
+          >
+            Cancel
+          </Button>
+        }
+        submit={async () => {
+          await settled(save(draft, { 'If-Match': held.tag }), async () => stands(await again(), draft))
+          if (forget(draft)) await done()
+          else await again()
+        }}
+      >
+        {children(draft, change)}
+      </Form>
+    </>
   )
 }

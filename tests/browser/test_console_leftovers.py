@@ -158,7 +158,7 @@ def test_what_was_found_or_done_before_is_not_said_beside_why_it_is_not_now(
     expect(page.get_by_text("Password changed.")).to_have_count(0)
 
 
-def test_enter_sends_what_a_dialog_asks_for_and_no_form_around_it(
+def test_enter_sends_what_a_dialog_asks_for(
     page: Page, service: Service, ids: dict[str, str]
 ) -> None:
     opened(page, service, f"/flows/workflows/{ids['flow']}")
@@ -171,6 +171,23 @@ def test_enter_sends_what_a_dialog_asks_for_and_no_form_around_it(
     contact.fill(ids["contact"])
     contact.press("Enter")
     page.get_by_role("heading", level=1, name="Run", exact=True).wait_for()
+
+
+def test_no_form_stands_in_another_one(page: Page, service: Service) -> None:
+    topic = service.made("/topics", {"name": secrets.token_hex(4), "channels": ["email"]})["name"]
+    opened(page, service, "/settings/topics")
+    page.get_by_role("row", name=topic).get_by_role("button", name="Edit").click()
+    page.get_by_label("Name", exact=True).first.fill("Another")
+    for path, label in (("", "Name"), ("/settings/workspace", "Postal address")):
+        if path:
+            opened(page, service, path)
+            page.get_by_label(label, exact=True).fill("2 Typed Street")
+        press(page, "Discard changes")
+        dialog = page.get_by_role("dialog")
+        dialog.wait_for()
+        expect(page.locator("form form")).to_have_count(0)
+        dialog.get_by_role("button", name="Discard changes").click()
+        page.get_by_text(UNSAVED).wait_for(state="hidden")
 
 
 def test_a_dialog_before_an_act_that_takes_something_away_begins_at_the_way_out(

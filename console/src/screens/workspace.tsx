@@ -149,113 +149,115 @@ function WorkspaceForm({
     )
   const problem = act.problem && moved(act.problem, at => WHOLE[at] ?? at)
   return (
-    <Form
-      act={{ ...act, problem }}
-      label="Save"
-      success={held.isTyped ? '' : 'Saved.'}
-      submit={async () => {
-        await settled(
-          got(
-            api.PATCH('/settings/workspace', {
-              headers: { 'If-Match': held.tag },
-              body: {
-                name: draft.name,
-                timezone: draft.timezone,
-                country: draft.country || null,
-                retentionDays: draft.retentionDays ? Number(draft.retentionDays) : null,
-                postalAddress: draft.postalAddress || null,
-                sender: {
-                  fromName: draft.fromName || null,
-                  fromEmail: draft.fromEmail || null,
-                  replyTo: draft.replyTo || null,
-                },
-                sendingPaused: draft.sendingPaused,
-                ...gates(draft),
-              } as Schemas['WorkspacePatch'],
-            }),
-          ),
-          async () => same(drafted(await again()), draft),
-        )
-        forget(drafted(await again()))
-        await me.reload()
-      }}
-    >
+    <>
       <Unsaved of={held} />
-      <div class="columns">
-        <Field label="Name" required {...field('name')} />
-        <Zones />
-        <Field label="Time zone" required list={ZONES} {...field('timezone')} hint="Such as Europe/Berlin." />
-        <Field
-          label="Country"
-          placeholder="DE"
-          {...field('country')}
-          hint="Two letters; phone numbers without a country code are read as of this country."
-        />
-        <Field
-          label="Days to keep history"
-          type="number"
-          min="1"
-          max="3650"
-          {...field('retentionDays')}
-          hint="Empty: the operator’s default."
-        />
-        <Field label="Sender name" {...field('fromName', '/sender/fromName')} />
-        <Field label="Sender address" type="email" {...field('fromEmail', '/sender/fromEmail')} />
-        <Field label="Reply-to address" type="email" {...field('replyTo', '/sender/replyTo')} />
-      </div>
-      <Field label="Postal address" rows={3} {...field('postalAddress')} hint="Marketing emails have to show one." />
-      <fieldset class="group">
-        <legend>Marketing</legend>
-        <p class="hint">Across all flows and broadcasts. Other messages, such as receipts, always go out.</p>
+      <Form
+        act={{ ...act, problem }}
+        label="Save"
+        success={held.isTyped ? '' : 'Saved.'}
+        submit={async () => {
+          await settled(
+            got(
+              api.PATCH('/settings/workspace', {
+                headers: { 'If-Match': held.tag },
+                body: {
+                  name: draft.name,
+                  timezone: draft.timezone,
+                  country: draft.country || null,
+                  retentionDays: draft.retentionDays ? Number(draft.retentionDays) : null,
+                  postalAddress: draft.postalAddress || null,
+                  sender: {
+                    fromName: draft.fromName || null,
+                    fromEmail: draft.fromEmail || null,
+                    replyTo: draft.replyTo || null,
+                  },
+                  sendingPaused: draft.sendingPaused,
+                  ...gates(draft),
+                } as Schemas['WorkspacePatch'],
+              }),
+            ),
+            async () => same(drafted(await again()), draft),
+          )
+          forget(drafted(await again()))
+          await me.reload()
+        }}
+      >
         <div class="columns">
+          <Field label="Name" required {...field('name')} />
+          <Zones />
+          <Field label="Time zone" required list={ZONES} {...field('timezone')} hint="Such as Europe/Berlin." />
           <Field
-            label="Messages per contact, at most"
+            label="Country"
+            placeholder="DE"
+            {...field('country')}
+            hint="Two letters; phone numbers without a country code are read as of this country."
+          />
+          <Field
+            label="Days to keep history"
             type="number"
             min="1"
-            {...field('mostMessages', '/frequencyCap/limit')}
-            hint="Empty: no limit."
+            max="3650"
+            {...field('retentionDays')}
+            hint="Empty: the operator’s default."
           />
-          <Length label="Within" {...field('within', '/frequencyCap/window')} />
-          <Field
-            label="Counted on"
-            {...field('countedOn', '/frequencyCap/channel')}
-            options={[
-              ['', 'all channels'],
-              ['email', 'email only'],
-              ['sms', 'SMS only'],
-              ['whatsapp', 'WhatsApp only'],
-            ]}
-          />
-          <Field
-            label="Quiet from"
-            type="time"
-            {...field('quietFrom', '/quietHours/from')}
-            hint="Messages wait until quiet hours end."
-          />
-          <Field
-            label="Quiet until"
-            type="time"
-            {...field('quietUntil', '/quietHours/to')}
-            hint="The same time as above: the whole day."
-          />
-          <Field
-            label="In whose time zone"
-            {...field('byClock', '/quietHours/timezone')}
-            options={[
-              ['contact', 'the contact’s'],
-              ['workspace', 'the workspace’s'],
-            ]}
-          />
-          <Length
-            label="Drop messages that wait longer than"
-            {...field('maxWait', '/quietHours/maxWait')}
-            hint="Empty: nothing is dropped."
-          />
+          <Field label="Sender name" {...field('fromName', '/sender/fromName')} />
+          <Field label="Sender address" type="email" {...field('fromEmail', '/sender/fromEmail')} />
+          <Field label="Reply-to address" type="email" {...field('replyTo', '/sender/replyTo')} />
         </div>
-        <Several label="Quiet on" options={CHANNELS} {...field('quietOn', '/quietHours/channels')} />
-        <Several label="Starting on" options={DAYS} {...field('quietDays', '/quietHours/days')} />
-      </fieldset>
-      <Check label="Pause all sending: messages wait until you turn this off" {...field('sendingPaused')} />
-    </Form>
+        <Field label="Postal address" rows={3} {...field('postalAddress')} hint="Marketing emails have to show one." />
+        <fieldset class="group">
+          <legend>Marketing</legend>
+          <p class="hint">Across all flows and broadcasts. Other messages, such as receipts, always go out.</p>
+          <div class="columns">
+            <Field
+              label="Messages per contact, at most"
+              type="number"
+              min="1"
+              {...field('mostMessages', '/frequencyCap/limit')}
+              hint="Empty: no limit."
+            />
+            <Length label="Within" {...field('within', '/frequencyCap/window')} />
+            <Field
+              label="Counted on"
+              {...field('countedOn', '/frequencyCap/channel')}
+              options={[
+                ['', 'all channels'],
+                ['email', 'email only'],
+                ['sms', 'SMS only'],
+                ['whatsapp', 'WhatsApp only'],
+              ]}
+            />
+            <Field
+              label="Quiet from"
+              type="time"
+              {...field('quietFrom', '/quietHours/from')}
+              hint="Messages wait until quiet hours end."
+            />
+            <Field
+              label="Quiet until"
+              type="time"
+              {...field('quietUntil', '/quietHours/to')}
+              hint="The same time as above: the whole day."
+            />
+            <Field
+              label="In whose time zone"
+              {...field('byClock', '/quietHours/timezone')}
+              options={[
+                ['contact', 'the contact’s'],
+                ['workspace', 'the workspace’s'],
+              ]}
+            />
+            <Length
+              label="Drop messages that wait longer than"
+              {...field('maxWait', '/quietHours/maxWait')}
+              hint="Empty: nothing is dropped."
+            />
+          </div>
+          <Several label="Quiet on" options={CHANNELS} {...field('quietOn', '/quietHours/channels')} />
+          <Several label="Starting on" options={DAYS} {...field('quietDays', '/quietHours/days')} />
+        </fieldset>
+        <Check label="Pause all sending: messages wait until you turn this off" {...field('sendingPaused')} />
+      </Form>
+    </>
   )
 }
