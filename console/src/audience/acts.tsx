@@ -82,9 +82,9 @@ export function RecordEvent({ contact, done }: Doing) {
     <Section title="Record event">
       <Form
         label="Record"
-        success={`${recorded} was recorded; see below what came of it.`}
         extra={<Button onClick={done}>Cancel</Button>}
         submit={async () => {
+          setRecorded('')
           const { name } = await got(
             api.POST('/contacts/{id}/events', {
               params: { path: { id: contact.id } },
@@ -115,6 +115,7 @@ export function RecordEvent({ contact, done }: Doing) {
           {...field('properties')}
         />
       </Form>
+      {recorded && <p role="status">{recorded} was recorded; see below what came of it.</p>}
     </Section>
   )
 }

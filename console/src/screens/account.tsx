@@ -11,6 +11,7 @@ export function Account() {
   const [draft, setDraft] = useState({ currentPassword: '', newPassword: '' })
   const field = fields(draft, changes => setDraft({ ...draft, ...changes }))
   const [isSent, setSent] = useState(false)
+  const [isChanged, setChanged] = useState(false)
   const verifying = useAct()
   if (!user) return null
   return (
@@ -48,10 +49,12 @@ export function Account() {
       <Section title="Change password">
         <Form
           label="Change password"
-          success="Password changed. Your other sessions have ended."
+          extra={isChanged && <span role="status">Password changed. Your other sessions have ended.</span>}
           submit={async () => {
+            setChanged(false)
             await got(api.PATCH('/auth/password', { body: draft }))
             setDraft({ currentPassword: '', newPassword: '' })
+            setChanged(true)
           }}
         >
           <input
