@@ -1,5 +1,6 @@
 // Screens that are a list, which the address narrows: what the API is asked for, and what stands around it.
 import type { ComponentChildren } from 'preact'
+import { useRef } from 'preact/hooks'
 import { got, type Answered } from './api'
 import { useListed, type Listed, type Page } from './data'
 import { days } from './days'
@@ -17,8 +18,9 @@ type Asked<Path extends keyof paths> = paths[Path] extends { get: { parameters: 
 
 /** Whom a filter means; why it means nobody stands in the place of the rows. */
 const whom = (text: string) =>
-  meant(text).catch(({ status, code, message }: Refusal) => {
-    throw new Refusal(status, code, message)
+  meant(text).catch((error: Refusal) => {
+    const { status, code, message, errors } = error
+    throw status === 422 ? new Refusal(status, code, errors[0]?.message ?? message) : error
   })
 
 /** The list at this path of the API, narrowed by days and by these filters of the address, of whose values the API judges. */
@@ -29,11 +31,16 @@ export function useNarrowed<Path extends keyof paths, T>(
   every = 0,
 ): Listed<T> {
   const { query } = useLocation()
+  const who = useRef({ text: '', id: null as string | null }) // asked for once, and not with every look
   const filters = names.map(name => [name, query.get(name) || undefined])
   const list = useListed(
     async cursor => {
       const asked = { ...Object.fromEntries(filters), ...days(query), cursor, limit: 50 }
-      if (asked.contactId?.length > 1) asked.contactId = await whom(asked.contactId)
+      const text = asked.contactId
+      if (text) {
+        if (who.current.text !== text) who.current = { text, id: await whom(text) }
+        asked.contactId = who.current.id
+      }
       return got(read(asked as Asked<Path>))
     },
     [path, query.toString()],

@@ -246,6 +246,10 @@ def test_messages_and_runs_of_somebody_are_found_by_what_people_know_of_them(
     for email in (ada, bob):
         contact = service.made("/contacts", {"email": email})["id"]
         service.made("/messages", {**letter, "contactId": contact})
+    opened(page, service, "/messages?contactId=a")
+    alert = page.get_by_role("alert")
+    alert.wait_for()
+    expect(page.get_by_text("No messages match.")).to_have_count(0)
     opened(page, service, "/messages")
     page.get_by_text("More filters").press("Enter")
     whom, rows = page.get_by_role("searchbox", name="Contact"), page.locator("tbody tr")
@@ -255,6 +259,10 @@ def test_messages_and_runs_of_somebody_are_found_by_what_people_know_of_them(
     whom.fill(ada)
     expect(rows).to_have_count(1)
     expect(rows).to_contain_text(ada)
+    with asking(page) as asked:
+        for _ in range(2):
+            page.wait_for_response(re.compile(r"/messages\?"))
+    assert not [url for url in asked if "/contacts?q=" in url]
     whom.fill(f"nobody-{mark}")
     page.get_by_role("alert").get_by_text("No contact starts with that.").wait_for()
     with page.expect_request(re.compile(r"/runs\?.*contactId=con_")):
