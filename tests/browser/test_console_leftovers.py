@@ -393,6 +393,10 @@ def test_whether_a_contact_matches_is_said_of_the_one_that_was_tested(
     for each in held:
         each.continue_()
     page.get_by_text(f"{bob} does not match.").wait_for()
+    contact.fill(f"nobody-{mark}")
+    press(page, "Test contact")
+    page.get_by_text("No contact starts with that.").wait_for()
+    expect(page.get_by_text("does not match.")).to_have_count(0)
 
 
 def test_what_cases_came_to_goes_with_the_flow_that_they_ran_with(

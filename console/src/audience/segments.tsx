@@ -196,7 +196,13 @@ function Editor({ stored, tag, again }: Partial<Edited<Stored>>) {
         </Form>
         <Section title="Matching contacts">
           <FoundShown {...looked} />
-          <Form label="Test contact" submit={async () => setTested({ id: await meant(typed), name: typed })}>
+          <Form
+            label="Test contact"
+            submit={async () => {
+              setTested({ id: null, name: '' })
+              setTested({ id: await meant(typed), name: typed })
+            }}
+          >
             <First problem={problem}>
               <Whom required value={typed} set={setTyped} />
             </First>

@@ -132,9 +132,9 @@ function Endpoint({ of, reload, shown }: { of: Stored; reload: () => Promise<voi
   const [since, setSince] = useState(() => local(Date.now() - 86_400_000)) // a day ago
   const path = byId(of.id)
   const replay = async () => {
+    setReplayed('')
     if (!since) throw new Refusal(422, 'invalid', '', [{ pointer: '/since', message: 'Choose a day and a time.' }])
     const body = { since: new Date(since).toISOString() }
-    setReplayed('')
     for (let sent = 0, more = true; more;) {
       // a thousand at a time
       const answer = await got(api.POST('/event-endpoints/{id}/replay', { ...path, body }))
