@@ -100,6 +100,7 @@ const theme = EditorView.theme({
     maxHeight: '60vh',
     overflow: 'auto',
   },
+  '@media (pointer: coarse)': { '.cm-scroller': { fontSize: '16px' } }, // as the fields of console.css
   '.cm-content': { caretColor: 'var(--ink)' },
   '.cm-gutters': {
     backgroundColor: 'var(--wash)',

@@ -6,7 +6,7 @@ import re
 import secrets
 from typing import Any
 
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
 
 from tests.browser.conftest import PASSWORD, PHONE, Service, Watch, opened, signed_in
 from tests.browser.test_acts import confirmed
@@ -437,13 +437,23 @@ def test_a_key_that_is_shown_once_comes_into_sight(page: Page, service: Service)
     expect(page.locator(".note code")).to_be_in_viewport()
 
 
-def test_no_field_makes_a_phone_zoom_in(page: Page, service: Service) -> None:
-    page.set_viewport_size(PHONE)
-    for path in ("/contacts", "/contacts/new"):
-        opened(page, service, path)
-        fields = page.locator("main :is(input, select, textarea)")
-        sizes = fields.evaluate_all("all => all.map(one => getComputedStyle(one).fontSize)")
-        assert {*sizes} == {"16px"}
+def test_no_field_makes_a_phone_zoom_in_also_held_sideways(
+    chromium: Browser, owner: BrowserContext, service: Service
+) -> None:
+    written = {"channel": "email", "content": {"subject": "Hi", "html": "<p>Hi</p>"}}
+    letter = service.made("/templates", {"name": "Small", **written})["id"]
+    state = owner.storage_state()
+    phone = chromium.new_context(storage_state=state, has_touch=True, is_mobile=True)
+    page = phone.new_page()
+    for turned in (PHONE, {"width": PHONE["height"], "height": PHONE["width"]}):
+        page.set_viewport_size(turned)
+        for path in ("/contacts", "/contacts/new", f"/templates/{letter}"):
+            opened(page, service, path)
+            fields = page.locator("main :is(input:not(.unseen), select, textarea)")
+            sizes = fields.evaluate_all("all => all.map(one => getComputedStyle(one).fontSize)")
+            assert {*sizes} == {"16px"}
+        expect(page.locator(".cm-content").first).to_have_css("font-size", "16px")
+    phone.close()
 
 
 def test_a_box_with_errors_says_so_to_who_hears_it(page: Page, service: Service) -> None:
