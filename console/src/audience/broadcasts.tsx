@@ -237,7 +237,7 @@ function About({ of, template }: { of: Stored; template: Schemas['Template'] | n
     async () => (of.segmentId ? got(api.GET('/segments/{id}', byId(of.segmentId))) : null),
     [of.segmentId],
   )
-  const topicId = of.topicId ?? template?.topicId
+  const topicId = of.topicId ?? (of.audience.frozen ? null : template?.topicId)
   const topic = useLoaded(async () => (topicId ? got(api.GET('/topics/{id}', byId(topicId))) : null), [topicId])
   const audience = of.segmentId ? (
     <Link to={`/segments/${of.segmentId}`}>{segment.value?.name ?? of.segmentId}</Link>
@@ -258,7 +258,10 @@ function About({ of, template }: { of: Stored; template: Schemas['Template'] | n
           ['State', <Status value={of.state} />],
           ['Audience', audience],
           ['Template', <Link to={`/templates/${of.templateId}`}>{template?.name ?? of.templateId}</Link>],
-          ['Topic', topicId ? (topic.value?.name ?? topicId) : template && 'none'],
+          [
+            'Topic',
+            topicId ? (topic.value?.name ?? topicId) : of.audience.frozen ? 'the template’s' : template && 'none',
+          ],
           ['Starts', <When at={of.startedAt ?? of.sendAt} none="once scheduled" />],
           ...(of.localTime ? ([['Contact’s local time', of.localTime]] as const) : []),
           ...(of.perMinute ? ([['Pace', `${of.perMinute.toLocaleString()} per minute`]] as const) : []),
