@@ -77,7 +77,14 @@ async function copied(id: string): Promise<string> {
     await exactly<Stored>(`/broadcasts/${id}`)
   ).value
   const audience = { segmentId, filter, tag }
-  const body = { name: `Copy of ${name}`.slice(0, LONGEST), ...audience, templateId, topicId, localTime, perMinute }
+  const body = {
+    name: [...`Copy of ${name}`].slice(0, LONGEST).join(''),
+    ...audience,
+    templateId,
+    topicId,
+    localTime,
+    perMinute,
+  }
   return (await exactly<Stored>('/broadcasts', sent('POST', body))).value.id
 }
 
