@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import secrets
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from playwright.sync_api import Locator, Page, Route, expect
@@ -35,8 +36,9 @@ EDGES = {
 }
 
 
+DRAWN = "new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
 # How many boxes there were at most.
-DRAWN = """new MutationObserver(() => {
+COUNTED = """new MutationObserver(() => {
     const boxes = document.querySelectorAll('.react-flow__node').length
     window.drawn = Math.max(window.drawn ?? 0, boxes)
 }).observe(document, { childList: true, subtree: true })"""
@@ -51,10 +53,13 @@ def edited(page: Page, service: Service, kind: str, **body: Any) -> str:
     return f"/{kind}/{made['id']}"
 
 
-def arranged(page: Page) -> AbstractContextManager[Any]:
+@contextmanager
+def arranged(page: Page) -> Iterator[None]:
     """What opens an editor, until its boxes stand where they stay: the first check says where each
     belongs, and a box that moves away under the mouse is not clicked."""
-    return page.expect_response(re.compile(r"/(workflows|automations)/check\?"))
+    with page.expect_response(re.compile(r"/(workflows|automations)/check\?")):
+        yield
+    page.evaluate(f"(async () => {{ await {DRAWN}; await {DRAWN} }})()")
 
 
 def graph(*nodes: dict[str, Any]) -> dict[str, Any]:
@@ -836,7 +841,7 @@ def test_a_flow_of_the_largest_size_is_drawn_and_moved(another_tab: Page, servic
     for n, node in enumerate(body["nodes"]):
         node["position"] = {"x": 260 * (n % 20), "y": 140 * (n // 20)}
     edges = [{"id": "e1", "source": "trigger", "target": "n1"}]
-    page.add_init_script(DRAWN)
+    page.add_init_script(COUNTED)
     url = edited(page, service, "automations", graph={**body, "edges": edges})
     box(page, "trigger").wait_for()
     assert 0 < page.evaluate("window.drawn") < size / 2  # only those in sight, from the beginning
