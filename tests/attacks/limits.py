@@ -11,6 +11,7 @@ from tests.attacks.target import (
     EVENT,
     IN,
     JSON,
+    SILENT,
     UNKNOWN,
     Hook,
     Line,
@@ -50,13 +51,13 @@ def while_redis_answers(line: Line) -> Line:
 
     async def tried(target: Target) -> None:
         for _ in range(TRIES):
-            silences = target.count_of("redis is silent")
+            await target.until_redis_answers()  # it may be silent since the process started
+            silences = target.count_of(SILENT)
             try:
                 return await line(target)
             except AssertionError:
-                if target.count_of("redis is silent") == silences:
+                if target.count_of(SILENT) == silences:
                     raise
-            await target.until_logged("redis answers again", silences + 1)
         raise AssertionError("Redis is slow all the time")
 
     return tried

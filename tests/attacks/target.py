@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import ipaddress
 import json
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -24,6 +25,7 @@ EVENT = b'{"email": "ada@example.com", "price": 1.10}'
 SECRET = "a shared secret of good length"
 UNKNOWN = "A" * 30
 PATIENCE_SECONDS = 10.0  # no request may hang longer
+SILENT = r'redis is silent.*"for_seconds":0'  # an outage begins
 
 Header: TypeAlias = str | bytes
 
@@ -165,12 +167,13 @@ class Target:
             cursor = f"&cursor={page['nextCursor']}"
 
     def count_of(self, words: str) -> int:
-        """How often, in the logs."""
-        return sum(part.text.count(words) for part in self.parts)
+        """How often these words, a regular expression, stand in the logs."""
+        return sum(len(re.findall(words, part.text)) for part in self.parts)
 
-    async def until_logged(self, words: str, times: int) -> None:
+    async def until_redis_answers(self) -> None:
+        """To all processes; their log tells when one ceases to wait for it, and when it is back."""
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while self.count_of(words) < times:
+            while self.count_of(SILENT) > self.count_of("redis answers again"):
                 await asyncio.sleep(0.1)
 
     # --- the wire -------------------------------------------------------------------------------
