@@ -6,7 +6,7 @@ pyproject.toml and from the first line of each room, by tests/test_house.py.
 __main__      The command line: python -m app run | web | worker | migrate | demo | doctor | …
 commands      Commands: to serve, to operate an installation, to write definitions; demo and doctor.
 workers       The processes that move runs and deliver messages.
-main          Wiring: settings → database, vault, queue, channels → the web application.
+main          Wiring: settings → database, vault, hints, channels → the web application.
 routes        The whole API on one page, path by path: who may call it, and from which plan on.
 simulation    A definition on paper: a virtual clock, cases, and how two traces compare.
 intake        1. An event comes in: token → signature → body → key → lookup → contact → run.

@@ -1,4 +1,4 @@
-"""Wiring: settings → database, vault, queue, channels → the web application."""
+"""Wiring: settings → database, vault, hints, channels → the web application."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from app.config.settings import Settings
 from app.database.db import Database, outstanding
 from app.errors import Unavailable
-from app.jobs.queue import Queue, connector
+from app.jobs.hints import Hints, connector
 from app.messages import capturing, providers
 from app.net.egress import Egress
 from app.process import SCHEMA, Process
@@ -158,7 +158,7 @@ async def build_process(
     """A process on this connected database. Raises NotReady when its schema is old, VaultError."""
     # The database may have gone away since it was connected.
     vault = await _retry(partial(_vault, database, settings), settings, wait_seconds)
-    queue = Queue(connector(settings))
+    hints = Hints(connector(settings))
     egress = Egress(settings.egress_allow)
     if settings.egress_allow:
         networks = [str(network) for network in settings.egress_allow]
@@ -176,7 +176,7 @@ async def build_process(
         settings,
         database,
         vault,
-        queue,
+        hints,
         channels,
         own,
         egress,
@@ -199,7 +199,7 @@ async def build_process(
             own.close(), *(channel.close() for channel in process.channels.values())
         )
         await tasks.end(adding)
-        await queue.close()
+        await hints.close()
         await egress.close()
         if stripe is not None:
             await stripe.close()
@@ -208,7 +208,7 @@ async def build_process(
 
 def web(process: Process) -> Edge:
     """The API behind its edge."""
-    throttle = Throttle(process.queue.redis if process.settings.redis_url else None)
+    throttle = Throttle(process.hints.redis if process.settings.redis_url else None)
     routes = ROUTES if process.settings.production else [*ROUTES, *SANDBOX_ROUTES]
     if process.settings.console:
         routes = [*routes, *CONSOLE_ROUTES]

@@ -15,8 +15,8 @@ from app.config.settings import Settings
 from app.database.db import Database
 from app.database.visits import Rounds
 from app.jobs import leases
+from app.jobs.hints import Hints, Pair
 from app.jobs.leases import Lease
-from app.jobs.queue import Pair, Queue
 from app.machine.kept import Kept
 from app.net.egress import Egress
 from app.providers.base import Channel
@@ -50,7 +50,7 @@ class Process:
     settings: Settings
     database: Database
     vault: Vault
-    queue: Queue
+    hints: Hints
     channels: Mapping[str, Channel]  # by channel name; the operator's
     own: Own  # those of workspaces
     egress: Egress

@@ -348,7 +348,7 @@ async def database_text(process: Process, *, without: Collection[str] = ()) -> s
 
 
 async def redis_text(process: Process) -> str:
-    redis, lines = process.queue.redis, list[str]()
+    redis, lines = process.hints.redis, list[str]()
     if redis is None:
         return ""
     for key in await redis.keys("*"):

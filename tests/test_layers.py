@@ -99,7 +99,7 @@ def test_http_stays_at_the_edge(place: str) -> None:
         ("liquid", ("app/machine",)),
         ("python_multipart", ("app/web/multipart.py",)),
         ("aiosmtplib", ("app/providers",)),
-        ("arq", ("app/jobs/queue.py", "workers")),
+        ("arq", ("app/jobs/hints.py", "workers")),
         (
             "joserfc",
             ("app/identity/access_tokens.py", "app/providers/oidc.py", "app/vault/vault.py"),

@@ -145,7 +145,7 @@ async def test_what_a_trigger_starts_is_hinted_at_once(
 ) -> None:
     hinted: list[str] = []
     monkeypatch.setattr(
-        type(process.queue),
+        type(process.hints),
         "hint",
         lambda _self, job, pairs=(): hinted.extend(id for _, id in pairs if job == "run"),
     )

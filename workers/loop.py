@@ -58,8 +58,8 @@ async def beat(
         if due > look.now:
             pause = min(pause, (due - look.now).total_seconds())
         else:
-            process.queue.hint(kind)  # also to learn whether Redis is back
+            process.hints.hint(kind)  # also to learn whether Redis is back
             # Only who has looked at all shards knows where it is.
-            if sharded or not process.queue.answering or look.now - due > OVERDUE:
+            if sharded or not process.hints.answering or look.now - due > OVERDUE:
                 pools[kind].hint()
     return EVERY_SECONDS if sharded else pause

@@ -16,7 +16,7 @@ from typing import Any, cast
 import orjson
 from arq.worker import Worker, func
 
-from app.jobs.queue import NAME, SILENCE, TTL_SECONDS, WAKE, WORK, Connect, Queue, serialized
+from app.jobs.hints import NAME, SILENCE, TTL_SECONDS, WAKE, WORK, Connect, Hints, serialized
 from app.process import Process
 from app.runtime import tasks
 from app.store.jobs import Kind
@@ -54,7 +54,7 @@ OPTIONS: Mapping[str, Any] = {
 async def work(process: Process, stop: asyncio.Event) -> None:
     """Work until `stop` is set; then let the rows in progress finish."""
     pools = kinds.pools(process)
-    process.queue.pools.update(pools)
+    process.hints.pools.update(pools)
     jobs = [
         loop.beat_for_ever(process, pools),
         maintenance.run_for_ever(process),
@@ -62,8 +62,8 @@ async def work(process: Process, stop: asyncio.Event) -> None:
         maintenance.sweep_for_ever(process),
         maintenance.refresh_for_ever(process),
     ]
-    if process.queue.connect is not None:
-        jobs.append(listen_for_ever(process.queue, process.queue.connect, pools))
+    if process.hints.connect is not None:
+        jobs.append(listen_for_ever(process.hints, process.hints.connect, pools))
     running = [asyncio.create_task(job) for job in jobs]
     log.info("worker started")
     stopped = asyncio.create_task(stop.wait())
@@ -93,26 +93,26 @@ class SleepingWorker(Worker):
             await super().finish_job(*given)
 
 
-async def listen_for_ever(queue: Queue, connect: Connect, pools: Mapping[Kind, WorkerPool]) -> None:
+async def listen_for_ever(hints: Hints, connect: Connect, pools: Mapping[Kind, WorkerPool]) -> None:
     """arq dies with its connection to Redis; here it comes back as soon as Redis does."""
     while True:
         try:
-            async with _listener(queue, connect, pools) as worker:
+            async with _listener(hints, connect, pools) as worker:
                 await worker.async_run()
         except SILENCE as error:
-            queue.outage.failed(error)
+            hints.outage.failed(error)
         await asyncio.sleep(RESTART_SECONDS)
 
 
 @asynccontextmanager
 async def _listener(
-    queue: Queue, connect: Connect, pools: Mapping[Kind, WorkerPool]
+    hints: Hints, connect: Connect, pools: Mapping[Kind, WorkerPool]
 ) -> AsyncIterator[Worker]:
     redis = connect()
     try:
         # Hints from while nobody listened: what they told has expired, and the loop knows better.
         await redis.zremrangebyscore(NAME, 0, (time.time() - TTL_SECONDS) * 1000)
-        queue.outage.worked()
+        hints.outage.worked()
         worker = SleepingWorker(**OPTIONS, redis_pool=redis, handle_signals=False, ctx=dict(pools))
         try:
             yield worker

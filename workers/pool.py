@@ -20,7 +20,7 @@ from typing import TypeAlias
 import structlog
 
 from app.errors import Unavailable
-from app.jobs.queue import Pair
+from app.jobs.hints import Pair
 from app.process import Process
 from app.runtime import tasks
 from app.runtime.backoff import jittered

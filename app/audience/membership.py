@@ -14,7 +14,7 @@ from app.audience.dates import Due
 from app.audience.segments import Readable
 from app.database.db import Handle
 from app.database.ids import first_id
-from app.jobs.queue import Queue
+from app.jobs.hints import Hints
 from app.machine import condition, segment_changes
 from app.machine.condition import Condition
 from app.machine.segment_filter import Filter
@@ -65,7 +65,7 @@ async def fill_to(db: Handle, *, workspace_id: str) -> str:
 
 async def begin_filling(
     db: Handle,
-    queue: Queue,
+    hints: Hints,
     segments_: Sequence[Segment],
     existing: Mapping[str, Segment],
     *,
@@ -83,7 +83,7 @@ async def begin_filling(
         )
         at = await db.now()
         await jobs.wake_by(db, "segment", workspace_id=workspace_id, ids=[segment.id], at=at)
-        queue.due(db, "segment", workspace_id, segment.id)
+        hints.due(db, "segment", workspace_id, segment.id)
 
 
 Moved: TypeAlias = Flip | Due

@@ -358,5 +358,5 @@ async def _start_these(
             depth=workspace.depth,
             root=workspace.root,
         )
-        if workspace.queue is not None:
-            workspace.queue.due(db, "run", workspace.id, *(id for id, _, _ in rows))
+        if workspace.hints is not None:
+            workspace.hints.due(db, "run", workspace.id, *(id for id, _, _ in rows))

@@ -97,7 +97,7 @@ async def _pass_over(
         ended_at=oldest,
     )
     await jobs.wake(db, "segment", **of, ids=[id])
-    process.queue.due(db, "segment", job.workspace_id, id)
+    process.hints.due(db, "segment", job.workspace_id, id)
 
 
 async def _miss_times(

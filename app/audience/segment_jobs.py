@@ -92,7 +92,7 @@ async def _give_turn(process: Process, job: Job) -> None:
         await _hold(db, job)
         whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
         await jobs.rest(db, "segment", **whose, wake_at=await db.now())
-        process.queue.due(db, "segment", job.workspace_id, job.id)
+        process.hints.due(db, "segment", job.workspace_id, job.id)
 
 
 async def _chunk(process: Process, job: Job, most: int, *, by_machine: bool = False) -> bool:

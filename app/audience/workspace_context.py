@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from app.database.db import Handle
-from app.jobs.queue import Queue
+from app.jobs.hints import Hints
 from app.process import Process
 from app.store import workspaces
 from app.vault.vault import Vault
@@ -28,16 +28,16 @@ class WorkspaceContext:
     root: str | None = None
     refused: list[str] = field(default_factory=list, compare=False)
     crowded: list[str] = field(default_factory=list, compare=False)
-    queue: Queue | None = field(default=None, compare=False)  # else the workers' loop finds them
+    hints: Hints | None = field(default=None, compare=False)  # else the workers' loop finds them
 
 
 def without_country(process: Process, id: str) -> WorkspaceContext:
     """A context where no phone number is read."""
-    return WorkspaceContext(id, None, process.vault, queue=process.queue)
+    return WorkspaceContext(id, None, process.vault, hints=process.hints)
 
 
 async def context_of(process: Process, db: Handle, id: str) -> WorkspaceContext:
-    return WorkspaceContext(id, await country_of(db, id), process.vault, queue=process.queue)
+    return WorkspaceContext(id, await country_of(db, id), process.vault, hints=process.hints)
 
 
 async def country_of(db: Handle, id: str) -> str | None:

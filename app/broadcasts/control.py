@@ -98,7 +98,7 @@ async def begin(process: Process, db: Handle, broadcast: Broadcast) -> None:
         started_at=now,
         goes_on_at=now,
     )
-    process.queue.due(db, "broadcast", broadcast.workspace_id, broadcast.id)
+    process.hints.due(db, "broadcast", broadcast.workspace_id, broadcast.id)
 
 
 async def pause(

@@ -100,7 +100,7 @@ async def _rest(process: Process, db: Handle, job: Job, wake_at: datetime) -> No
     await broadcasts.rest(db, **whose, until=wake_at)
     await jobs.rest(db, "broadcast", **whose, wake_at=wake_at)
     if wake_at <= await db.now():
-        process.queue.due(db, "broadcast", job.workspace_id, job.id)
+        process.hints.due(db, "broadcast", job.workspace_id, job.id)
 
 
 async def _send(process: Process, db: Handle, job: Job, broadcast: Broadcast, turn: int) -> bool:

@@ -20,7 +20,7 @@ from app.config import plans
 from app.config.settings import Settings
 from app.database.db import Database, outstanding
 from app.errors import Silent, Unavailable
-from app.jobs.queue import SILENCE, connector
+from app.jobs.hints import SILENCE, connector
 from app.main import NotReady, cause_of, database_of, sign_on_of, stripe_of
 from app.messages import providers
 from app.process import SCHEMA

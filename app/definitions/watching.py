@@ -73,7 +73,7 @@ async def follow(
 async def _wake(process: Process, db: Handle, workspace_id: str, ids: Sequence[str]) -> None:
     await jobs.wake(db, "segment", workspace_id=workspace_id, ids=ids)
     for id in ids:
-        process.queue.due(db, "segment", workspace_id, id)
+        process.hints.due(db, "segment", workspace_id, id)
 
 
 async def _require_few_ended(db: Handle, workspace_id: str, definition_id: str) -> None:
@@ -152,7 +152,7 @@ async def _watch(
         names = _names(trigger)
         await segment_members.set_names(db, workspace_id=workspace_id, segment_id=id, names=names)
     await jobs.wake_by(db, "segment", workspace_id=workspace_id, ids=[id], at=due_at or now)
-    process.queue.due(db, "segment", workspace_id, id)
+    process.hints.due(db, "segment", workspace_id, id)
 
 
 async def begin_anew(process: Process, db: Handle, workspace_id: str) -> int:

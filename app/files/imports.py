@@ -124,7 +124,7 @@ async def run(
         row = await workspaces.by_id(db, id=workspace_id)
         known = await topics.of_workspace(db, workspace_id=workspace_id)
     workspace = WorkspaceContext(
-        workspace_id, row.country if row else None, process.vault, queue=process.queue
+        workspace_id, row.country if row else None, process.vault, hints=process.hints
     )
     plan = quotas.plan_of(process, row)
     with DryRunContacts() if dry_run else nullcontext() as dry_run_contacts:

@@ -137,7 +137,7 @@ async def start_known(
         return [None]
     pairs = [(event.workspace.id, event.run_id) for event in events if event.run_id in started]
     if pairs:
-        process.queue.hint("run", pairs)
+        process.hints.hint("run", pairs)
     return [
         Accepted(event.run_id, started[event.run_id]) if event.run_id in started else None
         for event in events
@@ -240,7 +240,7 @@ async def _accept(
                 await batch.answer_all(again=again)
                 fresh = [(event.workspace.id, event.run_id) for event in batch.fresh]
                 if fresh:
-                    db.after_commit(lambda: process.queue.hint("run", fresh))  # noqa: B023 - this round's
+                    db.after_commit(lambda: process.hints.hint("run", fresh))  # noqa: B023 - this round's
             return [batch.answers[event.run_id] for event in events]
         except _Overtaken as overtaken:
             outdated |= overtaken.outdated

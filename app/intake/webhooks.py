@@ -333,7 +333,7 @@ def target_of(process: Process, row: TargetRow) -> WebhookTarget:
         closed_reason = "Its trigger takes no webhooks any more."
     return WebhookTarget(
         workspace=WorkspaceContext(
-            row.workspace_id, row.country, process.vault, queue=process.queue
+            row.workspace_id, row.country, process.vault, hints=process.hints
         ),
         definition_id=row.id,
         revision=row.revision,

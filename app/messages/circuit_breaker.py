@@ -175,7 +175,7 @@ async def _record_failure(
 async def _wake(process: Process, db: Handle, key: Mapping[str, str], limit: int) -> bool:
     woken = await circuit_breakers.wake_held_back(db, **key, limit=limit)
     for id in woken:
-        process.queue.due(db, "message", key["workspace_id"], id)
+        process.hints.due(db, "message", key["workspace_id"], id)
     return bool(woken)
 
 

@@ -125,7 +125,7 @@ async def _attempt(
         number=number,
         message_key=key,
     )
-    process.queue.due(db, "message", workspace_id, message_id)
+    process.hints.due(db, "message", workspace_id, message_id)
     return id
 
 

@@ -124,7 +124,7 @@ async def _end(
     if row.run_id is not None and is_awaited:
         where: RowKey = {"workspace_id": row.workspace_id, "id": row.run_id}
         await runs.wake(db, **where, awaited_id=row.id)
-        process.queue.due(db, "run", row.workspace_id, row.run_id)
+        process.hints.due(db, "run", row.workspace_id, row.run_id)
 
 
 def _tell_end(process: Process, row: ReportedAttempt, status: str) -> None:

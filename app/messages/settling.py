@@ -138,7 +138,7 @@ async def settle(
     db.after_commit(partial(_tell_end, process, row, transition, seconds))
     if row.run_id is not None and transition.status in ENDED:
         await runs.wake(db, workspace_id=row.workspace_id, id=row.run_id, awaited_id=row.id)
-        process.queue.due(db, "run", row.workspace_id, row.run_id)
+        process.hints.due(db, "run", row.workspace_id, row.run_id)
 
 
 async def settle_recipient(db: Handle, row: MessageAttempt, status: str, code: str | None) -> None:

@@ -162,7 +162,7 @@ async def schedule(call: Call) -> Response:
         if row.revision != looked.broadcast.revision:
             raise Problem("conflict", "It was changed while its audience was counted; look again.")
         changed = await control.schedule(db, row, looked.counted)
-        call.process.queue.due(db, "broadcast", row.workspace_id, row.id)
+        call.process.hints.due(db, "broadcast", row.workspace_id, row.id)
         await call.note("broadcast.scheduled", row.id, summary(row), summary(changed), db=db)
         return shown(changed)
 
@@ -199,7 +199,7 @@ async def resume(call: Call) -> Response:
         raise Problem("conflict", "Its template no longer exists: cancel the broadcast.")
     _refuse(await guard.refusal_to_resume(call.process, call.db, row, template.channel))
     changed = await control.resume(call.db, row)
-    call.process.queue.due(call.db, "broadcast", row.workspace_id, row.id)
+    call.process.hints.due(call.db, "broadcast", row.workspace_id, row.id)
     await call.note("broadcast.resumed", row.id, summary(row), summary(changed))
     return reply.ok(summary(changed), revision=changed.revision)
 
@@ -209,7 +209,7 @@ async def cancel(call: Call) -> Response:
     row = await locked(call)
     control.require(row, "cancelled", "SCHEDULED", "SENDING", "PAUSED")
     changed = await control.cancel(call.db, row)
-    call.process.queue.due(call.db, "broadcast", row.workspace_id, row.id)
+    call.process.hints.due(call.db, "broadcast", row.workspace_id, row.id)
     await call.note("broadcast.cancelled", row.id, summary(row), summary(changed))
     return reply.ok(summary(changed), revision=changed.revision)
 

@@ -249,7 +249,7 @@ async def _begin_filling(
     call: Call, saved: Sequence[Segment], existing: Mapping[str, Segment]
 ) -> None:
     await membership.begin_filling(
-        call.db, call.process.queue, saved, existing, workspace_id=call.member.workspace_id
+        call.db, call.process.hints, saved, existing, workspace_id=call.member.workspace_id
     )
 
 
@@ -264,7 +264,7 @@ async def remove(call: Call) -> Response:
     whose: WorkspaceKey = {"workspace_id": workspace_id}
     await segment_members.set_names(call.db, **whose, segment_id=segment.id, names=[])
     await jobs.wake(call.db, "segment", **whose, ids=[segment.id])
-    call.process.queue.due(call.db, "segment", workspace_id, segment.id)
+    call.process.hints.due(call.db, "segment", workspace_id, segment.id)
     await call.note(
         "segment.deleted", segment.id, before=written(segment, segments.names_of(existing))
     )

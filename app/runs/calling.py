@@ -81,7 +81,7 @@ async def create(
         run_id=run_id,
         sealed=process.vault.encrypt(SEALED, document.dumps(request), workspace_id, id),
     )
-    process.queue.due(db, "call", workspace_id, id)
+    process.hints.due(db, "call", workspace_id, id)
     return id
 
 
@@ -202,7 +202,7 @@ async def _answer(process: Process, db: Handle, row: HeldCall, **answer: str) ->
     await jobs.rest(db, "call", **whose, wake_at=None)
     run: RowKey = {"workspace_id": row.workspace_id, "id": row.run_id}
     if await runs.wake(db, **run, awaited_id=row.id):
-        process.queue.due(db, "run", row.workspace_id, row.run_id)
+        process.hints.due(db, "run", row.workspace_id, row.run_id)
     else:  # it has ended meanwhile
         await calls.delete(db, **whose)
 

@@ -116,7 +116,7 @@ async def _resend(run: RunContext, effect: Resend, outcome: Outcome) -> None:
     if attempt_id is None:
         # Its provider has told more since we looked, and wakes nobody for what had ended: look now.
         wake_at = await run.db.now()
-        run.process.queue.due(run.db, "run", workspace_id, run.row.id)
+        run.process.hints.due(run.db, "run", workspace_id, run.row.id)
     outcome.waiting = Waiting({"kind": "delivery", "messageId": effect.message_id}, wake_at)
 
 
@@ -202,7 +202,7 @@ async def _start_run(run: RunContext, effect: StartRun, outcome: Outcome) -> Non
     )
     if not started:
         return outcome.note(Reason.START_REFUSED)
-    run.process.queue.due(run.db, "run", workspace_id, id)
+    run.process.hints.due(run.db, "run", workspace_id, id)
     return outcome.add_output(runId=id)
 
 

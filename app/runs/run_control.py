@@ -83,7 +83,7 @@ async def _begin(
     id, new = new_id("run"), {**new, "depth": depth, "root": root}
     if not await new_runs.insert(db, workspace_id=workspace_id, id=id, **new):
         raise Problem("conflict", "Only an ACTIVE definition accepts new runs; activate it first.")
-    process.queue.due(db, "run", workspace_id, id)
+    process.hints.due(db, "run", workspace_id, id)
     return id
 
 
@@ -127,7 +127,7 @@ async def retry(process: Process, db: Handle, workspace_id: str, row: runs.Locke
     else:
         await definition_entries.insert_if_limited(db, workspace_id=workspace_id, run_id=row.id)
     await runs.reopen(db, workspace_id=workspace_id, id=row.id, state=state)
-    process.queue.due(db, "run", workspace_id, row.id)
+    process.hints.due(db, "run", workspace_id, row.id)
 
 
 async def _refuse_erased(db: Handle, workspace_id: str, row: runs.Run) -> None:

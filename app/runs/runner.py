@@ -150,7 +150,7 @@ class Walk:
             process.vault,
             depth=row.depth + 1,
             root=row.root or row.id,
-            queue=process.queue,
+            hints=process.hints,
         )
         self.rests = True  # nothing to do until it is due again, if ever
         self._moved = False

@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
 from app.errors import Problem
-from app.jobs.queue import SILENCE
+from app.jobs.hints import SILENCE
 from app.net.networks import subscriber
 from app.runtime import tasks
 from app.runtime.batching import coalesce

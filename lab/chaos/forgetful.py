@@ -1,6 +1,6 @@
 """Tidings whose workers forget their own hints: python -m lab.chaos.forgetful <command>.
 
-A worker's hint at what it has just made due crosses no network at which it could be cut: its queue
+A worker's hint at what it has just made due crosses no network at which it could be cut: `Hints`
 gives it to its own pool. Here that takes it and does nothing, as a worker does that dies before it
 claims. What is due then is found by the loop alone.
 """
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from unittest import mock
 
 from app import __main__ as app
-from app.jobs.queue import Pair
+from app.jobs.hints import Pair
 from tests.deployment import Started
 from workers.pool import WorkerPool
 

@@ -79,7 +79,7 @@ async def test_what_is_stopped_is_not_due_any_more(cast: Cast, process: Process)
 
 async def ordered(process: Process, acme: str) -> None:
     """A message that no run and so no definition stands for."""
-    workspace = WorkspaceContext(acme, None, process.vault, queue=process.queue)
+    workspace = WorkspaceContext(acme, None, process.vault, hints=process.hints)
     async with process.database.write() as db:
         contact = await writing.create(db, workspace, {"email": "ada@example.com"})
         wanted = create.Order(acme, "email", contact.id, None, None, HELLO)

@@ -15,7 +15,7 @@ from tests.billing import test_quotas
 from tests.config import test_settings as test_config
 from tests.database import test_files
 from tests.identity import test_identity, test_passwords, test_roles
-from tests.jobs import test_queue
+from tests.jobs import test_hints
 from tests.lab.fuzz import test_api as test_fuzz
 from tests.machine import test_check, test_graph
 from tests.messages import test_facts
@@ -204,7 +204,7 @@ LINES: Mapping[str, Sequence[Callable[..., Any]]] = {
     "G10": (test_layers.test_every_statement_names_the_workspace_or_says_why_not,),
     "G11": (test_files.test_every_connection_is_set_alike,),  # and no setting is a tenant's
     "G12": (
-        test_queue.test_redis_holds_ids_as_json_and_nothing_else,
+        test_hints.test_redis_holds_ids_as_json_and_nothing_else,
         test_worker.test_rubbish_in_redis_does_no_harm,
         test_idempotency.test_workspaces_do_not_share_an_id,
     ),

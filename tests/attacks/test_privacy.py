@@ -15,7 +15,7 @@ from tests import test_canaries
 from tests.audit import test_chain, test_trail
 from tests.conftest import Records
 from tests.files import test_sheets
-from tests.jobs import test_queue
+from tests.jobs import test_hints
 from tests.routes import (
     test_attacks,
     test_audit_logs,
@@ -88,7 +88,7 @@ LINES: dict[str, tuple[Callable[..., Any], ...]] = {
         test_vault.test_a_ciphertext_with_any_bit_flipped_or_any_byte_missing_does_not_open,
     ),
     "L7": (
-        test_queue.test_redis_holds_ids_as_json_and_nothing_else,
+        test_hints.test_redis_holds_ids_as_json_and_nothing_else,
         test_canaries.test_no_planted_secret_is_found_anywhere,
     ),
     "L8": (

@@ -61,7 +61,7 @@ class World:
     @property
     def context(self) -> WorkspaceContext:
         return WorkspaceContext(
-            self.workspace_id, None, self.process.vault, queue=self.process.queue
+            self.workspace_id, None, self.process.vault, hints=self.process.hints
         )
 
     # --- filters ----------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ class World:
             )
             await membership.begin_filling(
                 db,
-                self.process.queue,
+                self.process.hints,
                 [saved, *(known[id] for id in led)],
                 known,
                 workspace_id=self.workspace_id,

@@ -32,7 +32,7 @@ def readable(raw: Json) -> Readable:
 
 async def people(process: Process, acme: str, count: int, *events: str) -> list[str]:
     """Contacts with these events, of 60 kB each."""
-    context = WorkspaceContext(acme, None, process.vault, queue=process.queue)
+    context = WorkspaceContext(acme, None, process.vault, hints=process.hints)
     ids = []
     async with process.database.write() as db:
         for number in range(count):

@@ -26,7 +26,7 @@ from app.config.settings import Settings
 from app.database.db import Database
 from app.errors import Problem
 from app.identity import identity, keyring, roles
-from app.jobs.queue import Queue, connector
+from app.jobs.hints import Hints, connector
 from app.net.egress import Egress
 from app.process import Process
 from app.providers import api
@@ -396,7 +396,7 @@ def offline(tmp_path_factory: pytest.TempPathFactory) -> Process:
     database = Database(settings.database_url)
     egress = Egress()
     own = Own(settings, api.client(), egress)
-    return Process(settings, database, vault, Queue(connector(settings)), {}, own, egress)
+    return Process(settings, database, vault, Hints(connector(settings)), {}, own, egress)
 
 
 def token_of(

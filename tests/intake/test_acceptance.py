@@ -260,7 +260,7 @@ async def test_a_target_is_remembered_by_the_process_that_hints_at_its_runs(
             assert isinstance(await receive(one, token, email()), Accepted)
             target: WebhookTarget | None = one.targets.get(token)
             assert target is not None
-            assert target.workspace.queue is one.queue
+            assert target.workspace.hints is one.hints
 
 
 async def test_a_national_number_is_read_by_the_country_of_now(process: Process, acme: str) -> None:

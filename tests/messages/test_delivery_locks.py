@@ -73,7 +73,7 @@ def sqlstate(error: object) -> str | None:
 
 async def people(process: Process, acme: str) -> list[str]:
     """Each with many messages."""
-    workspace = WorkspaceContext(acme, None, process.vault, queue=process.queue)
+    workspace = WorkspaceContext(acme, None, process.vault, hints=process.hints)
     ids = []
     async with process.database.write() as db:
         for number in range(PEOPLE):

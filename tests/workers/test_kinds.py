@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 
 from app.accounts import registration as accounts
-from app.jobs.queue import WORK
+from app.jobs.hints import WORK
 from app.process import Process
 from app.store import claims, health, jobs
 from app.store.jobs import KINDS, Job, Kind, KindOfWork

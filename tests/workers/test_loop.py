@@ -18,7 +18,7 @@ from app.config.settings import Settings
 from app.database.db import Database, Handle
 from app.errors import Unavailable
 from app.intake import webhooks
-from app.jobs.queue import NAME
+from app.jobs.hints import NAME
 from app.main import open_process
 from app.process import Process
 from app.runtime import tasks
@@ -132,10 +132,10 @@ async def test_it_sleeps_no_longer_than_until_the_next_row_is_due(
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # the one with Redis
 async def test_what_has_just_become_due_is_hinted_at(process: Process, acme: str) -> None:
     await start(process, acme, TAG)
-    await present(process.queue.redis).delete(NAME)
+    await present(process.hints.redis).delete(NAME)
     pools = pools_of(process)
     await loop.beat(process, pools)
-    await until(lambda: present(process.queue.redis).zcard(NAME))
+    await until(lambda: present(process.hints.redis).zcard(NAME))
     await closed(pools)
     async with process.database.read() as db:  # nobody took it here: whoever listens will
         assert await db.fetch_value("SELECT claims FROM jobs") == 0

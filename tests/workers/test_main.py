@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from app.config.settings import Settings
-from app.jobs.queue import NAME
+from app.jobs.hints import NAME
 from app.main import open_process
 from app.process import Process
 from app.providers.base import Message, Receipt
@@ -34,9 +34,9 @@ SECRET_KEY = "a secret key that only the tests have"
 async def test_a_hint_alone_wakes_the_worker(process: Process, acme: str) -> None:
     """Without the loop, which finds after half a second what nobody hinted at."""
     pools = kinds.pools(process)
-    assert process.queue.connect is not None
+    assert process.hints.connect is not None
     listening = asyncio.create_task(
-        main.listen_for_ever(process.queue, process.queue.connect, pools)
+        main.listen_for_ever(process.hints, process.hints.connect, pools)
     )
     await completed(process, acme, await start(process, acme, SEND_HELLO))
     await tasks.end(listening)
@@ -69,7 +69,7 @@ async def test_it_finishes_what_is_in_hand_when_it_is_told_to_stop(
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # the one with Redis
 async def test_an_idle_worker_asks_redis_about_once_a_second(process: Process) -> None:
-    redis = present(process.queue.redis)
+    redis = present(process.hints.redis)
 
     async def commands() -> int:
         return int((await redis.info("commandstats"))["cmdstat_zrangebyscore"]["calls"])
@@ -123,7 +123,7 @@ async def test_rubbish_in_redis_does_no_harm(process: Process, acme: str, tmp_pa
         "shape": b'{"t":null,"f":"advance","a":[7],"k":{},"et":1}',
         "none": b'{"t":null,"f":"advance","a":[],"k":{},"et":1}',
     }
-    redis = present(process.queue.redis)
+    redis = present(process.hints.redis)
     for name, job in rubbish.items():
         await redis.set(f"arq:job:{name}", job)
         await redis.zadd(NAME, {name: time.time() * 1000 - 1})
@@ -142,7 +142,7 @@ async def test_rubbish_in_redis_does_no_harm(process: Process, acme: str, tmp_pa
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # the one with Redis
 async def test_hints_from_while_nobody_listened_are_thrown_away(process: Process) -> None:
     old = (time.time() - 120) * 1000
-    redis = present(process.queue.redis)
+    redis = present(process.hints.redis)
     await redis.zadd(NAME, {f"job_{n}": old for n in range(20_000)})
 
     async def cleared() -> bool:
@@ -155,7 +155,7 @@ async def test_hints_from_while_nobody_listened_are_thrown_away(process: Process
 
 
 async def emptied(process: Process) -> bool:
-    return int(await present(process.queue.redis).zcard(NAME)) == 0
+    return int(await present(process.hints.redis).zcard(NAME)) == 0
 
 
 class working:  # noqa: N801 - used like a function
@@ -220,7 +220,7 @@ async def test_a_hint_that_redis_does_not_hear_the_end_of_is_no_error_of_ours(
     beside_own_redis: Process, own_redis: RedisServer
 ) -> None:
     """Once its worker has ended, nobody awaits the task in which arq says so."""
-    connect = beside_own_redis.queue.connect
+    connect = beside_own_redis.hints.connect
     assert connect is not None
     redis = connect()
     worker = SleepingWorker(**OPTIONS, redis_pool=redis, handle_signals=False)
@@ -231,6 +231,6 @@ async def test_a_hint_that_redis_does_not_hear_the_end_of_is_no_error_of_ours(
 
 async def is_listening(process: Process) -> bool:
     """Whether somebody takes a hint off the queue."""
-    process.queue.hint("run")
+    process.hints.hint("run")
     await asyncio.sleep(0.1)
-    return process.queue.answering and await emptied(process)
+    return process.hints.answering and await emptied(process)

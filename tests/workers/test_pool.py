@@ -16,7 +16,7 @@ import structlog
 from app.database.db import Handle
 from app.errors import Unavailable
 from app.intake import webhooks
-from app.jobs.queue import Pair
+from app.jobs.hints import Pair
 from app.process import Process
 from app.runs import runner
 from app.runtime.batching import Batches

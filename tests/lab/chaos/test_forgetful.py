@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app import __main__ as app
-from app.jobs.queue import Pair
+from app.jobs.hints import Pair
 from app.process import Process
 from app.store.claims import FairShare
 from app.store.jobs import Job, Kind
@@ -41,10 +41,10 @@ async def test_a_row_that_a_worker_makes_due_is_claimed_by_its_loop_alone(
 
     monkeypatch.setattr(Process, "claim", claim)
     pool = WorkerPool(process, "run", act, concurrency=4)
-    process.queue.pools["run"] = pool
+    process.hints.pools["run"] = pool
     with forgetting() if forgets else nullcontext():
         async with process.database.write() as db:
-            process.queue.due(db, "run", "ws_1", "run_1")
+            process.hints.due(db, "run", "ws_1", "run_1")
         await asyncio.sleep(MOMENT)
         assert bool(claimed) is not forgets
         pool.hint()  # as the loop does

@@ -21,15 +21,15 @@ from redis.asyncio import Connection, ConnectionPool
 
 from app.config.settings import Settings
 from app.database.db import Database
-from app.jobs.queue import (
+from app.jobs.hints import (
     IDS_PER_HINT,
     NAME,
     OVERFLOW_SECONDS,
     WAKE,
     WAKES,
     WORK,
+    Hints,
     Pair,
-    Queue,
     connector,
     serialized,
 )
@@ -58,12 +58,12 @@ def settings(redis_url: str | None, **more: str) -> Settings:
 
 
 @pytest.fixture
-async def queue(own_redis: RedisServer) -> AsyncIterator[Queue]:
+async def hints(own_redis: RedisServer) -> AsyncIterator[Hints]:
     """To a real Redis that is empty."""
-    queue = Queue(connector(settings(own_redis.url)))
-    await present(queue.redis).flushdb()
-    yield queue
-    await queue.close()
+    hints = Hints(connector(settings(own_redis.url)))
+    await present(hints.redis).flushdb()
+    yield hints
+    await hints.close()
 
 
 class Recorder:
@@ -81,62 +81,62 @@ class Recorder:
         return pairs[1:]
 
 
-async def sent(queue: Queue) -> list[tuple[str, list[tuple[str, str]]]]:
+async def sent(hints: Hints) -> list[tuple[str, list[tuple[str, str]]]]:
     """Every job in Redis, the first first, once nothing more is on its way."""
-    await settled(queue)
-    jobs = await present(queue.redis).queued_jobs()
-    await settled(queue)
+    await settled(hints)
+    jobs = await present(hints.redis).queued_jobs()
+    await settled(hints)
     assert {job.function for job in jobs} <= {WORK}
     return [(job.args[0], [(ws, id) for ws, id in job.args[1]]) for job in jobs]
 
 
-async def settled(queue: Queue) -> None:
-    """What was hinted has been sent or dropped; the queue connects again when it is used."""
-    await asyncio.wait_for(queue.close(), SECONDS)
+async def settled(hints: Hints) -> None:
+    """What was hinted has been sent or dropped; the client connects again when it is used."""
+    await asyncio.wait_for(hints.close(), SECONDS)
 
 
-async def test_a_hint_is_a_job_with_ids(queue: Queue) -> None:
-    queue.hint("run", [("ws_1", "run_1")])
-    assert await sent(queue) == [("run", [("ws_1", "run_1")])]
+async def test_a_hint_is_a_job_with_ids(hints: Hints) -> None:
+    hints.hint("run", [("ws_1", "run_1")])
+    assert await sent(hints) == [("run", [("ws_1", "run_1")])]
 
 
-async def test_a_hint_without_ids_says_that_there_is_work(queue: Queue) -> None:
-    queue.hint("message")
-    assert await sent(queue) == [("message", [])]
+async def test_a_hint_without_ids_says_that_there_is_work(hints: Hints) -> None:
+    hints.hint("message")
+    assert await sent(hints) == [("message", [])]
 
 
-async def test_hints_fold_into_one(queue: Queue) -> None:
+async def test_hints_fold_into_one(hints: Hints) -> None:
     for n in range(50):
-        queue.hint("run", [("ws_1", f"run_{n % 10}")])
-        queue.hint("message", [("ws_1", "msg_1")])
-    assert sorted(await sent(queue)) == [
+        hints.hint("run", [("ws_1", f"run_{n % 10}")])
+        hints.hint("message", [("ws_1", "msg_1")])
+    assert sorted(await sent(hints)) == [
         ("message", [("ws_1", "msg_1")]),
         ("run", [("ws_1", f"run_{n}") for n in range(10)]),
     ]
 
 
-async def test_what_comes_during_a_trip_folds_into_the_next(queue: Queue) -> None:
-    queue.hint("run", [("ws_1", "run_first")])
+async def test_what_comes_during_a_trip_folds_into_the_next(hints: Hints) -> None:
+    hints.hint("run", [("ws_1", "run_first")])
     await asyncio.sleep(0)  # the trip has begun
     for n in range(30):
-        queue.hint("run", [("ws_1", f"run_{n}")])
-    jobs = await sent(queue)
+        hints.hint("run", [("ws_1", f"run_{n}")])
+    jobs = await sent(hints)
     assert sorted(len(ids) for _, ids in jobs) == [1, 30]
 
 
-async def test_many_ids_are_told_in_several_jobs(queue: Queue) -> None:
+async def test_many_ids_are_sent_in_several_jobs(hints: Hints) -> None:
     pairs = [("ws_1", f"run_{n}") for n in range(2 * IDS_PER_HINT + 50)]
-    queue.hint("run", pairs)
-    jobs = await sent(queue)
+    hints.hint("run", pairs)
+    jobs = await sent(hints)
     assert sorted(len(ids) for _, ids in jobs) == [50, 100, 100]
     assert sorted(pair for _, ids in jobs for pair in ids) == sorted(pairs)
 
 
-async def test_redis_holds_ids_as_json_and_nothing_else(queue: Queue) -> None:
+async def test_redis_holds_ids_as_json_and_nothing_else(hints: Hints) -> None:
     """Whoever reads Redis learns nothing, and whoever writes there has nothing unpickled."""
-    queue.hint("run", [("ws_1", "run_1")])
-    await sent(queue)
-    redis = present(queue.redis)
+    hints.hint("run", [("ws_1", "run_1")])
+    await sent(hints)
+    redis = present(hints.redis)
     keys = await redis.keys("*")
     [job_key] = [key for key in keys if key not in (NAME.encode(), WAKE.encode())]
     waking = redis.lrange(WAKE, 0, -1)
@@ -148,11 +148,11 @@ async def test_redis_holds_ids_as_json_and_nothing_else(queue: Queue) -> None:
     assert 0 < await redis.ttl(job_key) <= 60
 
 
-async def test_wakes_are_kept_for_a_while_and_few(queue: Queue) -> None:
+async def test_wakes_are_kept_for_a_while_and_few(hints: Hints) -> None:
     for _ in range(WAKES + 9):
-        queue.hint("run")
-        await settled(queue)
-    redis = present(queue.redis)
+        hints.hint("run")
+        await settled(hints)
+    redis = present(hints.redis)
     wakes = redis.llen(WAKE)
     assert isinstance(wakes, Awaitable)
     assert await wakes == WAKES
@@ -160,25 +160,25 @@ async def test_wakes_are_kept_for_a_while_and_few(queue: Queue) -> None:
 
 
 async def test_without_redis_every_hint_goes_to_the_pools_of_the_process() -> None:
-    queue, pool = Queue(connector(settings(None))), Recorder()
-    queue.hint("run", [("ws_1", "run_0")])  # nobody works yet: the loop will find it
-    queue.pools["run"] = pool
-    queue.hint("run", [("ws_1", "run_1")])
-    queue.hint("message")
+    hints, pool = Hints(connector(settings(None))), Recorder()
+    hints.hint("run", [("ws_1", "run_0")])  # nobody works yet: the loop will find it
+    hints.pools["run"] = pool
+    hints.hint("run", [("ws_1", "run_1")])
+    hints.hint("message")
     assert pool.hinted == [[("ws_1", "run_1")]]
-    assert queue.answering
-    await queue.close()
+    assert hints.answering
+    await hints.close()
 
 
 # --- after the commit -----------------------------------------------------------------------------
 
 
-async def test_a_hint_follows_the_commit(queue: Queue, database: Database) -> None:
+async def test_a_hint_follows_the_commit(hints: Hints, database: Database) -> None:
     async with database.write() as db:
-        queue.due(db, "run", "ws_1", "run_1")
-        queue.due(db, "message", "ws_1", "msg_1")
-        assert await sent(queue) == []
-    assert sorted(await sent(queue)) == [
+        hints.due(db, "run", "ws_1", "run_1")
+        hints.due(db, "message", "ws_1", "msg_1")
+        assert await sent(hints) == []
+    assert sorted(await sent(hints)) == [
         ("message", [("ws_1", "msg_1")]),
         ("run", [("ws_1", "run_1")]),
     ]
@@ -186,73 +186,73 @@ async def test_a_hint_follows_the_commit(queue: Queue, database: Database) -> No
 
 @pytest.mark.parametrize("has_redis", [True, False])
 async def test_who_works_in_this_process_is_asked_first(
-    queue: Queue, database: Database, has_redis: bool
+    hints: Hints, database: Database, has_redis: bool
 ) -> None:
-    queue, pool = queue if has_redis else Queue(), Recorder()
-    queue.pools["run"] = pool
+    hints, pool = hints if has_redis else Hints(), Recorder()
+    hints.pools["run"] = pool
     async with database.write() as db:
-        queue.due(db, "run", "ws_1", "run_1", "run_2")
-        queue.due(db, "message", "ws_1", "msg_1")
+        hints.due(db, "run", "ws_1", "run_1", "run_2")
+        hints.due(db, "message", "ws_1", "msg_1")
         assert not pool.asked
     assert pool.asked == [("ws_1", "run_1"), ("ws_1", "run_2")]
     if has_redis:
-        assert ("message", [("ws_1", "msg_1")]) in await sent(queue)
+        assert ("message", [("ws_1", "msg_1")]) in await sent(hints)
         await asyncio.sleep(2 * OVERFLOW_SECONDS)
-        assert ("run", []) in await sent(queue)
+        assert ("run", []) in await sent(hints)
     else:
         assert pool.hinted == [[("ws_1", "run_2")]]
 
 
-async def test_others_hear_once_of_all_that_a_worker_has_no_slots_for(
-    queue: Queue, database: Database
+async def test_others_get_one_hint_of_all_that_a_worker_has_no_slots_for(
+    hints: Hints, database: Database
 ) -> None:
-    queue.pools["run"] = Recorder()
+    hints.pools["run"] = Recorder()
     for n in range(30):
         async with database.write() as db:
-            queue.due(db, "run", "ws_1", f"run_{n}", f"run_{n}_more")
+            hints.due(db, "run", "ws_1", f"run_{n}", f"run_{n}_more")
     await asyncio.sleep(2 * OVERFLOW_SECONDS)
-    assert 1 <= len(await sent(queue)) < 10
+    assert 1 <= len(await sent(hints)) < 10
 
 
-async def test_others_hear_at_the_latest_when_it_closes_and_nothing_is_told_after_that(
-    queue: Queue, database: Database, own_redis: RedisServer
+async def test_others_get_it_at_the_latest_when_it_closes_and_nothing_after_that(
+    hints: Hints, database: Database, own_redis: RedisServer
 ) -> None:
-    closing = Queue(connector(settings(own_redis.url)))
+    closing = Hints(connector(settings(own_redis.url)))
     closing.pools["run"] = Recorder()
     async with database.write() as db:
         closing.due(db, "run", "ws_1", "run_1", "run_2")
     await closing.close()
-    assert await sent(queue) == [("run", [])]
+    assert await sent(hints) == [("run", [])]
     await asyncio.sleep(2 * OVERFLOW_SECONDS)
-    assert await sent(queue) == [("run", [])]
+    assert await sent(hints) == [("run", [])]
     opened = present(closing.redis).connection_pool._available_connections
     assert not any(connection.is_connected for connection in opened)
 
 
-async def test_no_hint_follows_a_rollback(queue: Queue, database: Database) -> None:
+async def test_no_hint_follows_a_rollback(hints: Hints, database: Database) -> None:
     with suppress(ZeroDivisionError):
         async with database.write() as db:
-            queue.due(db, "run", "ws_1", "run_1")
+            hints.due(db, "run", "ws_1", "run_1")
             raise ZeroDivisionError
-    assert await sent(queue) == []
+    assert await sent(hints) == []
 
 
 # --- without Redis --------------------------------------------------------------------------------
 
 
 @asynccontextmanager
-async def queue_to(url: str) -> AsyncIterator[Queue]:
-    queue = Queue(connector(settings(url)))
-    yield queue
-    await queue.close()
+async def hints_to(url: str) -> AsyncIterator[Hints]:
+    hints = Hints(connector(settings(url)))
+    yield hints
+    await hints.close()
 
 
 async def test_without_redis_a_hint_is_dropped_and_redis_left_alone_for_a_while() -> None:
-    async with queue_to(f"redis://127.0.0.1:{free_port()}/0") as queue:
-        assert queue.answering
-        queue.hint("run", [("ws_1", "run_1")])
-        await settled(queue)
-        assert not queue.answering
+    async with hints_to(f"redis://127.0.0.1:{free_port()}/0") as hints:
+        assert hints.answering
+        hints.hint("run", [("ws_1", "run_1")])
+        await settled(hints)
+        assert not hints.answering
 
 
 class Torn(Connection):
@@ -266,32 +266,32 @@ async def test_a_connection_that_is_torn_while_it_is_made_is_silence(
     own_redis: RedisServer,
 ) -> None:
     torn = ConnectionPool(connection_class=Torn, host="127.0.0.1", port=own_redis.port)
-    queue = Queue(lambda: ArqRedis(torn))
-    queue.hint("run", [("ws_1", "run_1")])
-    await settled(queue)
-    assert not queue.answering
-    await queue.close()
+    hints = Hints(lambda: ArqRedis(torn))
+    hints.hint("run", [("ws_1", "run_1")])
+    await settled(hints)
+    assert not hints.answering
+    await hints.close()
 
 
 async def test_when_redis_is_back_it_is_told_again(own_redis: RedisServer) -> None:
-    async with queue_to(own_redis.url) as queue:
+    async with hints_to(own_redis.url) as hints:
         own_redis.stop()
-        queue.hint("run", [("ws_1", "run_lost")])
-        await settled(queue)
-        assert not queue.answering
+        hints.hint("run", [("ws_1", "run_lost")])
+        await settled(hints)
+        assert not hints.answering
         own_redis.start()
         async with asyncio.timeout(SECONDS):
-            while not queue.answering:
-                queue.hint("run", [("ws_1", "run_1")])
+            while not hints.answering:
+                hints.hint("run", [("ws_1", "run_1")])
                 await asyncio.sleep(0.01)
-        assert ("run", [("ws_1", "run_1")]) in await sent(queue)
+        assert ("run", [("ws_1", "run_1")]) in await sent(hints)
 
 
 async def test_a_redis_that_only_listens_holds_nobody_up() -> None:
-    async with silence() as port, queue_to(f"redis://127.0.0.1:{port}/0") as queue:
-        queue.hint("run")
-        await settled(queue)
-        assert not queue.answering
+    async with silence() as port, hints_to(f"redis://127.0.0.1:{port}/0") as hints:
+        hints.hint("run")
+        await settled(hints)
+        assert not hints.answering
 
 
 @asynccontextmanager
@@ -311,18 +311,18 @@ async def silence() -> AsyncIterator[int]:
 
 
 async def test_a_password_may_need_encoding_in_the_url(own_redis: RedisServer) -> None:
-    queue = Queue(connector(settings(own_redis.url)))
-    await present(queue.redis).config_set("requirepass", "p/w d%é")
+    hints = Hints(connector(settings(own_redis.url)))
+    await present(hints.redis).config_set("requirepass", "p/w d%é")
     try:
         url = f"redis://:p%2Fw%20d%25%C3%A9@127.0.0.1:{own_redis.port}/0"
-        knowing = Queue(connector(settings(url)))
+        knowing = Hints(connector(settings(url)))
         await present(knowing.redis).flushdb()
         knowing.hint("run")
         assert len(await sent(knowing)) == 1
         await present(knowing.redis).config_set("requirepass", "")
         await knowing.close()
     finally:
-        await queue.close()
+        await hints.close()
 
 
 @pytest.mark.parametrize(("verify", "arrives"), [("on", False), ("off", True)])
@@ -332,11 +332,11 @@ async def test_a_certificate_that_nobody_signed_needs_leave(
     """Heroku's Redis shows one of its own: REDIS_TLS_VERIFY=off says that it may."""
     async with encrypted(own_redis.port, tmp_path) as port:
         url = f"rediss://127.0.0.1:{port}/0"
-        queue = Queue(connector(settings(url, REDIS_TLS_VERIFY=verify)))
-        queue.hint("run")
-        await settled(queue)
-        assert queue.answering is arrives
-        await queue.close()
+        hints = Hints(connector(settings(url, REDIS_TLS_VERIFY=verify)))
+        hints.hint("run")
+        await settled(hints)
+        assert hints.answering is arrives
+        await hints.close()
 
 
 @asynccontextmanager

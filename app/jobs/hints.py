@@ -5,8 +5,8 @@ lost. So a hint is sent after the commit, in the background, and dropped when Re
 While one trip to Redis is under way, further hints fold into the next. A hint for a worker pool of
 this process goes there directly, as far as it has free slots: the message of a run that it has just
 moved needs no way out and back. What is left over is taken here as soon as a slot is free; others
-are told ten times a second at most that there is work. Without Redis everything is in one process,
-and all hints go there.
+get a hint ten times a second at most that there is work. Without Redis everything is in one
+process, and all hints go there.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ TRIP_SECONDS = 1.0  # nobody waits for it
 GAP_SECONDS = 0.005  # between two trips: what comes meanwhile shares the second
 OVERFLOW_SECONDS = 0.1  # between two hints at what a worker has no slots for
 PAUSE_SECONDS = 1.0  # after a failure, before Redis is asked again
-TTL_SECONDS = 60  # an older hint tells nothing that the loop has not found
+TTL_SECONDS = 60  # an older hint is about nothing that the loop has not found
 
-# How a Redis that is away is heard of: uvloop has a RuntimeError for a connection that was closed
+# What comes of a Redis that is away: uvloop has a RuntimeError for a connection that was closed
 # while it was being made.
 SILENCE = (RedisError, OSError, TimeoutError, RuntimeError)
 
@@ -90,7 +90,7 @@ def serialized(job: dict[str, Any]) -> bytes:
     return orjson.dumps(job, default=repr)
 
 
-class Queue:
+class Hints:
     """Must be used from one event loop; `close` sends what is still waiting."""
 
     def __init__(self, connect: Connect | None = None) -> None:
@@ -98,16 +98,16 @@ class Queue:
         self.redis = connect and connect()
         self._waiting: dict[Kind, dict[Pair, None]] = {}
         self._sender: asyncio.Task[None] | None = None
-        self._overflowing: dict[Kind, asyncio.TimerHandle] = {}  # others are about to hear of it
+        self._overflowing: dict[Kind, asyncio.TimerHandle] = {}  # others are about to get a hint
         self._silent_until = 0.0
-        self.answering = True  # as far as the last trip could tell
+        self.answering = True  # as far as the last trip has shown
         self.outage = Outage("redis does not answer; the loop goes on", "redis answers again")
         self.pools: dict[Kind, Pool] = {}  # of this process
 
     def due(self, db: Handle, kind: Kind, workspace_id: str, *ids: str) -> None:
         """Once this transaction has committed: these rows are due. Of very many, some are named."""
         pairs = [(workspace_id, id) for id in ids[:IDS_PER_HINT]]
-        db.after_commit(lambda: self._tell(kind, pairs))
+        db.after_commit(lambda: self._offer(kind, pairs))
 
     def hint(self, kind: Kind, pairs: Iterable[Pair] = ()) -> None:
         """There is work of this kind, these rows among it. Returns at once and never raises."""
@@ -119,7 +119,7 @@ class Queue:
         if self._sender is None:
             self._sender = tasks.spawn_detached(self._send_all(self.redis))
 
-    def _tell(self, kind: Kind, pairs: Sequence[Pair]) -> None:
+    def _offer(self, kind: Kind, pairs: Sequence[Pair]) -> None:
         """Without a trip to Redis and back where the work can be done here."""
         pool = self.pools.get(kind)
         left = pairs if pool is None else pool.accept(pairs)
@@ -130,7 +130,7 @@ class Queue:
             self._overflowing[kind] = later
 
     def _overflow(self, kind: Kind) -> None:
-        """Tell other workers, without names: they take what is due first."""
+        """Hint at work to other workers, without names: they take what is due first."""
         self._overflowing.pop(kind).cancel()
         self.hint(kind)
 
