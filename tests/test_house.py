@@ -83,6 +83,7 @@ def test_every_room_is_one_layer_of_one_contract() -> None:
 
 def test_identifiers_are_plain_words() -> None:
     assert figures.banned(ROOT) == []
+    assert figures.spoken(ROOT) == []
 
 
 @pytest.mark.parametrize(
@@ -98,6 +99,19 @@ def test_an_identifier_that_is_no_plain_word_is_found(tmp_path: Path, line: str)
     module = tmp_path / "app/it.py"
     module.write_text(f"# Whoever is told that it was said.\n{line}\n")
     assert len(figures.banned(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("def tell(): pass", "async def _hear_end(): pass", "class Says: pass", "SAID = 1"),
+        *("def f(say): pass", "x.tells_all = 1", "import a as tell"),
+    ],
+)
+def test_a_name_for_what_only_people_do_is_found(tmp_path: Path, line: str) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app/it.py").write_text(f"{line}\nit.tell()\nf(say=1)\n")
+    assert len(figures.spoken(tmp_path)) == 1
 
 
 def test_a_docstring_begins_with_a_verb_or_with_what_it_names() -> None:

@@ -83,7 +83,7 @@ async def erase(
             whose: ContactKey = {"workspace_id": workspace.id, "contact_id": contact_id}
             await segment_members.forget_contact(db, **whose)
             await contacts.delete(db, workspace_id=workspace.id, id=contact_id)
-            await events.tell(db, workspace.id, "contact.deleted", {"contactId": contact_id})
+            await events.record(db, workspace.id, "contact.deleted", {"contactId": contact_id})
             return "done"
     return "more"
 

@@ -42,14 +42,14 @@ async def is_crowded(db: Handle, workspace: WorkspaceContext, more: int = 1) -> 
     return counted + more > chains.MOST_OF_ROOT
 
 
-# --- told, woken, started -------------------------------------------------------------------------
+# --- recorded, woken, started ---------------------------------------------------------------------
 
 
 async def appeared(
     db: Handle, workspace: WorkspaceContext, made: Tagged, *, starts: bool = True
 ) -> None:
     """New contacts: start what starts with them. Raises membership.TooMany unless it `starts`."""
-    await _tell(db, workspace, "contact.created", made)
+    await _record_events(db, workspace, "contact.created", made)
     started = await definition_starts.started_by(
         db,
         workspace_id=workspace.id,
@@ -103,7 +103,7 @@ async def changed_in(
     """Locked contacts that were changed, each in what `names` says: tell the runs that wait for
     it, start what tags start, and judge them for the segments that name it. Raises
     membership.TooMany."""
-    await _tell(db, workspace, "contact.updated", changed)
+    await _record_events(db, workspace, "contact.updated", changed)
     named = sorted({name for each in names.values() for name in each})
     listening = await contact_events.listening(
         db, workspace_id=workspace.id, contact_ids=list(changed), names=named
@@ -319,12 +319,12 @@ async def _wake(
     return listening.segments
 
 
-async def _tell(
+async def _record_events(
     db: Handle, workspace: WorkspaceContext, type: events.Type, ids: Iterable[str]
 ) -> None:
     """Notify endpoints of a change, with its depth in a chain: it may come back and start a run."""
     chain = {"depth": workspace.depth, "root": workspace.root} if workspace.depth else {}
-    await events.tell(db, workspace.id, type, *({"contactId": id, **chain} for id in ids))
+    await events.record(db, workspace.id, type, *({"contactId": id, **chain} for id in ids))
 
 
 async def _start_by_tags(db: Handle, workspace: WorkspaceContext, tagged: Tagged) -> None:

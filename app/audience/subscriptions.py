@@ -41,8 +41,8 @@ GRAVER = frozenset({"bounced", "complained"})
 # Who complained at an old address is not asked anew at another one.
 OUT = frozenset({"unsubscribed", "complained"})
 
-# What a person has said, beside which an address may bounce.
-SAID = frozenset({"unsubscribed", "stopped"})
+# What a person chooses, beside which an address may bounce.
+BY_PERSON = frozenset({"unsubscribed", "stopped"})
 
 # What is recorded of a status that is chosen, by whether it is another one than before and there is
 # an address. Only a file says that an address bounced or complained.
@@ -183,7 +183,9 @@ async def judge(
             old = person.had.get(channel)
             moved = old != found.get(channel)
             # A bounce stays with the address, and does not hide what the person has said.
-            hidden = moved and chose in GRAVER and not SAID.isdisjoint(reasons.get(old or "", []))
+            hidden = (
+                moved and chose in GRAVER and not BY_PERSON.isdisjoint(reasons.get(old or "", []))
+            )
             takes_along = hidden or (moved and was in OUT)
             opted = RECORDED.get((chose, chose != was and channel in found), ())
             if chose in GRAVER and takes_along and "unsubscribed" not in opted:
@@ -248,7 +250,7 @@ async def keep(db: Handle, workspace_id: str, opting: Sequence[OptOut], given: G
     )
     new = [one for one in opting if one.is_new]
     for reason in sorted({one.reason for one in new}):
-        await tell(
+        await record(
             db,
             workspace_id,
             [one for one in new if one.reason == reason],
@@ -259,7 +261,7 @@ async def keep(db: Handle, workspace_id: str, opting: Sequence[OptOut], given: G
         )
 
 
-async def tell(
+async def record(
     db: Handle,
     workspace_id: str,
     whom: Iterable[OptOut],
@@ -269,7 +271,7 @@ async def tell(
     source: str,
     evidence: str | None = None,
 ) -> None:
-    """For the activity of contacts, and for whoever hears of events."""
+    """For the activity of contacts, and for the endpoints that want its event."""
     opting = list(whom)
     rows = [
         {
@@ -294,4 +296,4 @@ async def tell(
             }
             for one in opting
         ]
-        await events.tell(db, workspace_id, "contact.unsubscribed", *about)
+        await events.record(db, workspace_id, "contact.unsubscribed", *about)

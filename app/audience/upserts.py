@@ -91,7 +91,7 @@ async def upsert(
         db, workspace.vault, people, only_looks=dry_run_contacts is not None
     )
     await _find_opt_outs(db, workspace, touched)
-    opted = [out for out in opting if out.reason in subscriptions.SAID]
+    opted = [out for out in opting if out.reason in subscriptions.BY_PERSON]
     for out in (out for out in opted if out.address_hash is not None):
         batch.touched[out.contact_id].opted_out.add(out.channel)
     for one in touched:  # whose address, new to them, may have been left before
@@ -116,7 +116,7 @@ async def upsert(
             for one in touched
         ]
         await topics.record(db, workspace.id, answered, given or FILE)
-        await _tell(db, workspace, touched, starts=starts)
+        await _react(db, workspace, touched, starts=starts)
     return outcomes
 
 
@@ -190,7 +190,7 @@ async def _find_opt_outs(db: Handle, workspace: WorkspaceContext, held: Sequence
     asked = sorted({address_hash for _, _, address_hash in hidden})
     reasons = await suppressions.reasons(db, workspace_id=workspace.id, address_hashes=asked)
     for one, channel, address_hash in hidden:
-        if not subscriptions.SAID.isdisjoint(reasons[address_hash]):
+        if not subscriptions.BY_PERSON.isdisjoint(reasons[address_hash]):
             one.opted_out.add(channel)
 
 
@@ -344,7 +344,7 @@ async def _write(db: Handle, workspace: WorkspaceContext, touched: Sequence[_Con
         )
 
 
-async def _tell(
+async def _react(
     db: Handle, workspace: WorkspaceContext, touched: Sequence[_Contact], *, starts: bool
 ) -> None:
     made = {one.id: one.new_tags for one in touched if one.is_new}

@@ -61,7 +61,7 @@ async def create(
     read_only = [
         FieldError(f"/subscriptions/{channel}", f"{status} is read-only.")
         for channel, status in checked.columns["subscriptions"].items()
-        if status in HEARD
+        if status in REPORTED
     ]
     if read_only:
         raise profile.invalid(read_only)
@@ -243,7 +243,7 @@ async def _is_so(
 
 
 def _not_theirs(was: Status, wanted: Status) -> str:
-    if was in HEARD:
+    if was in REPORTED:
         return (
             f"It is {was}, as its provider said. An admin can delete the suppression that the"
             " contact names in `suppressions`."
@@ -265,7 +265,7 @@ async def _resubscribe(
         wanted, pointer = new.columns["subscriptions"].get(channel), f"/subscriptions/{channel}"
         if wanted is None:
             errors.append(FieldError(pointer, "Must be subscribed or unsubscribed."))
-        elif wanted != was and {wanted, was} & HEARD:
+        elif wanted != was and {wanted, was} & REPORTED:
             errors.append(FieldError(pointer, _not_theirs(was, wanted)))
         elif wanted != was == subscriptions.UNSUBSCRIBED and channel in known:
             hash = known[channel]
@@ -286,7 +286,7 @@ async def _resubscribe(
         for channel, was in before.items()
         if was == "unsubscribed" and new.columns["subscriptions"][channel] == "subscribed"
     ]
-    await subscriptions.tell(
+    await subscriptions.record(
         db,
         workspace.id,
         again,
@@ -297,7 +297,7 @@ async def _resubscribe(
     )
 
 
-HEARD = frozenset({"bounced", "complained"})  # of an address; no member says so
+REPORTED = frozenset({"bounced", "complained"})  # of an address; no member says so
 
 
 async def add_tags(

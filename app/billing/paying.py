@@ -332,7 +332,7 @@ async def _store(
         status=subscription.status,
         renews_at=subscription.renews_at,
     )
-    before, after = _told(_known(row)), _told(subscription)
+    before, after = _plan_shown(_known(row)), _plan_shown(subscription)
     if stored and before != after:
         await workspaces.change_plan(db, id=workspace_id, plan=subscription.plan)
         await trail.note(
@@ -352,7 +352,7 @@ def _known(row: PaidPlan) -> Subscription:
     return Subscription(row.subscription_id, row.plan, row.next_plan, row.status, row.renews_at)
 
 
-def _told(subscription: Subscription) -> dict[str, Json]:
+def _plan_shown(subscription: Subscription) -> dict[str, Json]:
     """The words of GET /billing/plan, where a plan that costs nothing is active."""
     paid = subscription.subscription_id is not None
     return {

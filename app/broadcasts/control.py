@@ -130,7 +130,7 @@ async def pause_by_itself(
         before={"state": broadcast.state, "reason": None},
         after={"state": paused.state, "reason": trouble.code},
     )
-    await tell(db, paused, "broadcast.paused")
+    await record_event(db, paused, "broadcast.paused")
 
 
 async def resume(db: Handle, broadcast: Broadcast) -> Broadcast:
@@ -178,16 +178,16 @@ async def finish(db: Handle, broadcast: Broadcast) -> None:
         reason_detail=nobody_of(broadcast.frozen) if nobody else None,
         finished_at=await db.now(),
     )
-    await tell(db, sent, "broadcast.sent")
+    await record_event(db, sent, "broadcast.sent")
 
 
-async def tell(db: Handle, broadcast: Broadcast, type: events.Type) -> None:
+async def record_event(db: Handle, broadcast: Broadcast, type: events.Type) -> None:
     about: dict[str, Json] = {
         "broadcastId": broadcast.id,
         "state": broadcast.state,
         "reason": broadcast.reason_code,
     }
-    await events.tell(db, broadcast.workspace_id, type, about)
+    await events.record(db, broadcast.workspace_id, type, about)
 
 
 def sentence(broadcast: Broadcast) -> str | None:

@@ -117,13 +117,15 @@ async def suppress_hashed(
         source=source,
     )
     if contact is not None:
-        asked = topics.withdrawn(contact.topics, [channel] if reason in subscriptions.SAID else [])
+        asked = topics.withdrawn(
+            contact.topics, [channel] if reason in subscriptions.BY_PERSON else []
+        )
         answered = await topics.keep(db, workspace_id, contact, asked, Given(source))
         held = [*held, reason]
         await _stand(process, db, workspace_id, contact, answered, channel=channel, held=held)
     if contact is not None and row is not None:
         out = OptOut(contact.id, channel, None, None)
-        await subscriptions.tell(
+        await subscriptions.record(
             db, workspace_id, [out], kind="opted_out", reason=reason, source=source
         )
     return Suppression(workspace_id, hash, reason, row is not None, row.id if row else None)
@@ -151,7 +153,7 @@ async def lift(
         left = await suppressions.of_address(db, workspace_id=workspace_id, address_hash=hash)
         await _stand(process, db, workspace_id, contact, contact, channel=channel, held=left)
         out = OptOut(contact.id, channel, None, None)
-        await subscriptions.tell(
+        await subscriptions.record(
             db, workspace_id, [out], kind="opted_in", reason=lifted[0], source=source
         )
     return bool(lifted)
@@ -324,7 +326,7 @@ async def judge(
         held.append("unsubscribed")
     if own_hash is not None and not is_own:
         own = await suppressions.of_address(db, workspace_id=workspace_id, address_hash=own_hash)
-        if not subscriptions.SAID.isdisjoint(own):
+        if not subscriptions.BY_PERSON.isdisjoint(own):
             held.append("unsubscribed")
     contact = contact if is_own else None
     for reason, (forbidden, code) in FORBIDS.items():
@@ -362,7 +364,7 @@ BARRING: Mapping[Code, suppressions.Reason] = {
 }
 
 
-async def heed(
+async def apply_report(
     process: Process,
     db: Handle,
     code: str | None,

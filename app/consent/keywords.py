@@ -133,4 +133,4 @@ async def _flag(db: Handle, workspace_id: str, channel: str, senders: Sequence[s
     if not who:
         log.warning("possible opt-out by an unknown sender", extra={"workspace_id": workspace_id})
         return
-    await subscriptions.tell(db, workspace_id, who, kind="flagged", reason=None, source="inbound")
+    await subscriptions.record(db, workspace_id, who, kind="flagged", reason=None, source="inbound")

@@ -203,7 +203,7 @@ class _Import:
         self._most = BATCH  # rows of one
         self._turn_ends_at = time.monotonic() + TURN_SECONDS
         self._counts: Counter[str] = Counter()
-        self._told_at = time.monotonic()
+        self._reported_at = time.monotonic()
         self.reported_bytes = 0  # bytes
         self.errors: list[Mapping[str, Json]] = []
 
@@ -218,10 +218,10 @@ class _Import:
         return failed >= FAILED and 2 * failed > self._counts.total()
 
     def progress(self, every: float) -> bytes | None:
-        if time.monotonic() < self._told_at + every or self.reported_bytes > EARLY_BYTES:
+        if time.monotonic() < self._reported_at + every or self.reported_bytes > EARLY_BYTES:
             return None
         line = _line("progress", self.totals)
-        self._told_at = time.monotonic()
+        self._reported_at = time.monotonic()
         self.reported_bytes += len(line)
         return line
 

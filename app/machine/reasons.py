@@ -241,4 +241,4 @@ A message's is on its page in the console, and in `GET /messages/:id` as `reason
 """
 
 
-SAID: Mapping[str, str] = {reason.value: sentence for reason, sentence in SENTENCES.items()}
+DETAILS: Mapping[str, str] = {reason.value: sentence for reason, sentence in SENTENCES.items()}

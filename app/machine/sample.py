@@ -62,8 +62,8 @@ class Sample:
             usual = max(members, key=lambda segments: len(self.values[segments]))
             values = self.values[usual]
             types = {_type(value) for one in members for value in self.values[one].values()}
-            telling = (value for value in values.values() if value not in (None, ""))
-            example = next(telling, next(iter(values.values())))
+            filled = (value for value in values.values() if value not in (None, ""))
+            example = next(filled, next(iter(values.values())))
             text = document.text(example)
             place = Place(
                 path=str(Path(usual)),

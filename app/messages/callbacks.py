@@ -111,7 +111,7 @@ async def report(process: Process, account: Account, notice: Report) -> None:
             return  # pruned, or of an installation that shares the account
         if not await _once(process, db, workspace_id, account.provider, notice.id):
             log.info(
-                "callback was heard before",
+                "callback was received before",
                 extra={"workspace_id": workspace_id, "message_id": row.id},
             )
             return
@@ -128,7 +128,7 @@ async def report(process: Process, account: Account, notice: Report) -> None:
             }
             # Whom a letter about an account went to is not for every reader of the list.
             is_shown = row.account_mail is None
-            await consent.heed(process, db, became.code, **where, is_shown=is_shown)
+            await consent.apply_report(process, db, became.code, **where, is_shown=is_shown)
             if became.status == "DELIVERED":
                 await consent.delivered(process, db, **where)
         await reports.move(process, db, row, became, detail)

@@ -367,7 +367,7 @@ async def _record(
     whose: RowKey = {"workspace_id": sending.job.workspace_id, "id": sending.job.id}
     row = await held_messages.locked(db, **whose) if is_held else None
     if row is not None and row.status == "SENDING":
-        await _heed(process, db, sending, result)  # the contact before the run
+        await _apply_result(process, db, sending, result)  # the contact before the run
         transition = settling.transition_of(result, row, await db.now())
         await settling.settle(process, db, row, transition, sending.channel)
         return row
@@ -386,7 +386,7 @@ async def _record_result(
         await circuit_breaker.record_result(process, db, call, result)
 
 
-async def _heed(
+async def _apply_result(
     process: Process, db: Handle, sending: Sending, result: Receipt | SendError
 ) -> None:
     """Suppress who opted out at the provider, and who is dead there. Where nobody reports what was
@@ -399,7 +399,7 @@ async def _heed(
     }
     if isinstance(result, SendError):
         is_shown = sending.row.account_mail is None
-        out = await consent.heed(process, db, result.code, **where, is_shown=is_shown)
+        out = await consent.apply_report(process, db, result.code, **where, is_shown=is_shown)
         if provider is not None:
             await refusals.remember(db, provider, message.message_id, out)
     elif provider is not None and not sending.channel.capabilities.callbacks:
@@ -420,16 +420,16 @@ async def _record_late(
     row = await held_messages.of_attempt(db, **whose, attempt_id=sending.row.attempt_id)
     # A receipt is enough, whoever else has called; that nothing was accepted is not, if the call
     # was made again since, or was the second.
-    tells_all = isinstance(result, Receipt) or (
+    is_conclusive = isinstance(result, Receipt) or (
         row is not None
         and row.tries == sending.tries
         and not sending.is_second
         and result.outcome != "unknown"
     )
     is_counted = isinstance(result, SendError) and result.code == Reason.BOUNCED_SOFT
-    if tells_all or not is_counted:  # else it may have been, and five in a row suppress
-        await _heed(process, db, sending, result)  # the contact before the run
-    if row is None or not tells_all:
+    if is_conclusive or not is_counted:  # else it may have been, and five in a row suppress
+        await _apply_result(process, db, sending, result)  # the contact before the run
+    if row is None or not is_conclusive:
         context = {"workspace_id": whose["workspace_id"], "message_id": whose["id"]}
         log.info("a late outcome changed nothing", extra=context)
         return None

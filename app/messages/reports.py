@@ -91,8 +91,8 @@ async def move(
         ending=ending,
         by_provider=code not in FOUND,
     )
-    await settling.tell(db, row, settling.Transition(status, code))
-    db.after_commit(partial(_tell_end, process, row, status))
+    await settling.record_event(db, row, settling.Transition(status, code))
+    db.after_commit(partial(_log_end, process, row, status))
     if row.is_newest:
         await _end(process, db, row, ending, is_awaited=row.status not in settling.ENDED)
     elif settling.ENDED[status] == "SENT":  # now: what is parked has no worker that would look
@@ -127,7 +127,7 @@ async def _end(
         process.hints.due(db, "run", row.workspace_id, row.run_id)
 
 
-def _tell_end(process: Process, row: ReportedAttempt, status: str) -> None:
+def _log_end(process: Process, row: ReportedAttempt, status: str) -> None:
     process.metrics.count("tidings_message_outcomes", channel=row.channel, status=status)
     whose = {"workspace_id": row.workspace_id, "message_id": row.id}
     log.info("message reported", extra={**whose, "status": status})

@@ -133,9 +133,9 @@ async def settle(
             contact_id=row.contact_id,
             reason=transition.code if transition.code in WAITS_FOR_RECIPIENT else None,
         )
-    await tell(db, row, transition)
+    await record_event(db, row, transition)
     seconds = (await db.now() - row.created_at).total_seconds()
-    db.after_commit(partial(_tell_end, process, row, transition, seconds))
+    db.after_commit(partial(_log_end, process, row, transition, seconds))
     if row.run_id is not None and transition.status in ENDED:
         await runs.wake(db, workspace_id=row.workspace_id, id=row.run_id, awaited_id=row.id)
         process.hints.due(db, "run", row.workspace_id, row.run_id)
@@ -154,14 +154,14 @@ async def settle_recipient(db: Handle, row: MessageAttempt, status: str, code: s
         )
 
 
-def _tell_end(
+def _log_end(
     process: Process, row: UnsettledMessage, transition: Transition, seconds: float
 ) -> None:
     channel, status = row.channel, transition.status
     process.metrics.count("tidings_message_outcomes", channel=channel, status=status)
     if status == "SENT":
         process.metrics.observe("tidings_acceptance_to_sent_seconds", seconds, channel=channel)
-    logs.tell(
+    logs.write(
         logging.INFO,
         __name__,
         "message settled",
@@ -172,7 +172,7 @@ def _tell_end(
     )
 
 
-async def tell(db: Handle, row: MessageAttempt, transition: Transition) -> None:
+async def record_event(db: Handle, row: MessageAttempt, transition: Transition) -> None:
     """Notify event endpoints, but not about mail about accounts."""
     type = f"message.{transition.status.lower()}"
     if type not in events.TYPES or row.account_mail is not None:
@@ -187,7 +187,7 @@ async def tell(db: Handle, row: MessageAttempt, transition: Transition) -> None:
         "status": transition.status,
         "reason": transition.code,
     }
-    await events.tell(db, row.workspace_id, type, about)
+    await events.record(db, row.workspace_id, type, about)
 
 
 async def note(

@@ -33,10 +33,10 @@ Type: TypeAlias = Literal[
 TYPES: frozenset[str] = frozenset(get_args(Type))
 
 
-async def tell(db: Handle, workspace_id: str, type: str, *about: Mapping[str, Json]) -> None:
-    """One event for each; one look at the workspace's endpoints when nobody wants to hear.
+async def record(db: Handle, workspace_id: str, type: str, *about: Mapping[str, Json]) -> None:
+    """One event for each; one look at the workspace's endpoints when none subscribes to it.
 
-    A disabled endpoint is not told, but what it missed can be replayed to it. What is due the
+    A disabled endpoint gets none, but what it missed can be replayed to it. What is due the
     workers' heartbeat finds.
     """
     endpoints = await outbound_events.listening(db, workspace_id=workspace_id) if about else []

@@ -76,7 +76,7 @@ class Answer:
     payload: Mapping[str, Json]
     retry_after_seconds: int | None = None
 
-    def says(self, name: str) -> str | None:
+    def text_member(self, name: str) -> str | None:
         """A member that is text."""
         value = self.payload.get(name)
         return value if isinstance(value, str) and value else None

@@ -85,11 +85,11 @@ class Resend:
             answer = await self._api.call("GET", "/domains")
         except SendError as error:
             return [Fault("error", "unreachable", error.detail)]
-        if answer.says("name") == "restricted_api_key":
+        if answer.text_member("name") == "restricted_api_key":
             detail = f"The key may only send: whether {domain} is verified cannot be asked with it."
             return [Fault("warning", "sender", detail)]
         if answer.status != 200:
-            return [self._api.fault(answer, answer.says("message"))]
+            return [self._api.fault(answer, answer.text_member("message"))]
         data = answer.payload.get("data")
         domains = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
         known = {one.get("name"): one.get("status") for one in domains}
@@ -107,12 +107,14 @@ class Resend:
         for left in reversed(range(TRIES)):
             try:
                 answer = await self._api.call("POST", "/emails", content=body, headers=headers)
-                id = answer.says("id")
+                id = answer.text_member("id")
                 if answer.status in (200, 201) and id is not None:
                     return Receipt(id)
-                name = answer.says("name")
+                name = answer.text_member("name")
                 known = ERRORS.get(name) if name is not None and answer.status >= 400 else None
-                raise self._api.error(answer, known or answer.verdict, answer.says("message"))
+                raise self._api.error(
+                    answer, known or answer.verdict, answer.text_member("message")
+                )
             except SendError as error:
                 # After a try that may have been accepted, one that was not says nothing about the
                 # first; a refusal does: the key would have been answered with the first one's id.

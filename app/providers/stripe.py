@@ -36,7 +36,7 @@ TRIES = 2  # under one Idempotency-Key, of what got no answer
 IN_USE_SECONDS = 1.0  # before the next, while Stripe answers another request with the key
 LIVE = ("active", "trialing", "past_due")  # of the statuses, those that are worth a plan
 OVER = ("canceled", "incomplete_expired")  # those that nothing can be paid for any more
-TELLING = ("checkout.session.", "customer.subscription.", "invoice.")
+HANDLED = ("checkout.session.", "customer.subscription.", "invoice.")
 
 # On a subscription, of a plan that is paid for until the period's end although the price is that of
 # a lower one already.
@@ -316,7 +316,7 @@ class Stripe:
             return None
         kind, data = event.get("type"), event.get("data")
         about = data.get("object") if isinstance(data, dict) else None
-        if not isinstance(kind, str) or not kind.startswith(TELLING) or not isinstance(about, dict):
+        if not isinstance(kind, str) or not kind.startswith(HANDLED) or not isinstance(about, dict):
             return None
         customer = about.get("customer")
         if isinstance(customer, dict):  # as some endpoints are set to expand it

@@ -105,9 +105,11 @@ class Twilio:
         try:
             answer = await self._api.call("GET", f"{account}.json")
             if answer.status != 200:
-                return [self._api.fault(answer, answer.says("message"))]
-            if answer.says("status") != "active":
-                detail = f"The account is {answer.says('status')}: Twilio sends nothing for it."
+                return [self._api.fault(answer, answer.text_member("message"))]
+            if answer.text_member("status") != "active":
+                detail = (
+                    f"The account is {answer.text_member('status')}: Twilio sends nothing for it."
+                )
                 return [Fault("error", "account", detail)]
             sender = self._account.sender
             # Only of numbers for text messages an account can be asked.
@@ -144,12 +146,12 @@ class Twilio:
         }
         data = {name: value for name, value in form.items() if value}
         answer = await self._api.call("POST", path, data=data)
-        sid = answer.says("sid")
+        sid = answer.text_member("sid")
         if answer.status in (200, 201) and sid is not None:
             return Receipt(sid)
         code = answer.payload.get("code")
         known = ERRORS.get(code) if isinstance(code, int) and answer.status >= 400 else None
-        raise self._api.error(answer, known or answer.verdict, answer.says("message"))
+        raise self._api.error(answer, known or answer.verdict, answer.text_member("message"))
 
 
 # --- as one of the providers ----------------------------------------------------------------------

@@ -113,7 +113,7 @@ class Checkout(Shape):
     expires_at: datetime
 
 
-class Heard(Shape):
+class StripeEventReceipt(Shape):
     received: bool
 
 
@@ -204,7 +204,7 @@ async def checkout(call: Call) -> Response:
     return await call.conclude(begin)
 
 
-async def hear(call: Call) -> Response:
+async def receive(call: Call) -> Response:
     """Stripe's events, verified by the endpoint's secret. Their number and order do not matter: the
     current state is read from Stripe."""
     if call.process.stripe is None:
@@ -238,11 +238,11 @@ routes = [
     ),
     post(
         "/billing/webhooks/stripe",
-        hear,
+        receive,
         can=PUBLIC,
         tx=None,
         takes=StripeEvent,
-        gives={200: Heard},
+        gives={200: StripeEventReceipt},
         raises=("invalid_signature", "billing_not_configured"),
     ),
 ]

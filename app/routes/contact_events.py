@@ -54,7 +54,7 @@ async def show(call: Call) -> Response:
     return reply.ok(ContactEvent.of(row, properties=document.parse(row.properties.encode())))
 
 
-async def tell(call: Call) -> Response:
+async def create(call: Call) -> Response:
     """An action of the contact: it starts automations and ends waits."""
     row, _ = await locked(call)
     new = call.read(WritableEvent)
@@ -80,7 +80,7 @@ def answer_of(event: Happened | Recorded) -> dict[str, Any]:
 routes = [
     post(
         "/contacts/{id}/events",
-        tell,
+        create,
         can="contacts:write",
         takes=WritableEvent,
         gives={202: ContactEventSummary},

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from app.errors import Problem
 from app.machine import description, document
-from app.machine.reasons import SAID
+from app.machine.reasons import DETAILS
 from app.outbound import chains
 from app.routes import automations, workflows
 from app.routes.definitions import DefinitionKind
@@ -292,7 +292,7 @@ def reason(row: Reasoned) -> dict[str, Any] | None:
     code, detail = row.reason_code, row.reason_detail
     if code is None and detail is None:
         return None
-    return {"code": code, "detail": detail or SAID.get(code or "")}
+    return {"code": code, "detail": detail or DETAILS.get(code or "")}
 
 
 def _start_route(kind: DefinitionKind) -> Endpoint:

@@ -21,7 +21,7 @@ from app.intake import lookup
 from app.machine import description, document, reentry
 from app.machine.program import Finding as Found
 from app.machine.program import Json
-from app.machine.reasons import SAID
+from app.machine.reasons import DETAILS
 from app.machine.reentry import Entry
 from app.routes import automations, workflows
 from app.routes.definition_shapes import Finding, WritableAutomation, WritableWorkflow
@@ -77,7 +77,7 @@ class UnsavedWorkflow(Asked):
 Unsaved: TypeAlias = type[UnsavedAutomation] | type[UnsavedWorkflow]
 
 
-class Said(Shape):
+class SimulatedMessage(Shape):
     """A message as it would be sent; `heldUntil`, if quiet hours held it until then."""
 
     channel: str
@@ -98,7 +98,7 @@ class SimulatedStep(Shape, json_schema_extra={"allOf": referring(description.out
     reason: Reason | None
     port: str | None
     output: dict[str, Any] | None
-    message: Said | None
+    message: SimulatedMessage | None
     changes: dict[str, list[Any]] | None
     entered_at: datetime
     left_at: datetime | None
@@ -390,7 +390,7 @@ def _step(passage: Passage) -> dict[str, Any]:
 def _reason(code: str | None, detail: str | None) -> dict[str, Json] | None:
     if code is None and detail is None:
         return None
-    return {"code": code, "detail": detail or SAID.get(code or "")}
+    return {"code": code, "detail": detail or DETAILS.get(code or "")}
 
 
 _ELSEWHERE = ("contactId", "definition")

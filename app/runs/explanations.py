@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
-from app.machine.reasons import SAID, member
+from app.machine.reasons import DETAILS, member
 
 EvidenceType: TypeAlias = Literal[
     "definition", "event", "webhook_request", "run", "message", "broadcast"
@@ -234,7 +234,7 @@ class Explained:
 
     @property
     def sentence(self) -> str:
-        return self.detail or SAID.get(self.reason or "") or MEANINGS[self.code].sentence
+        return self.detail or DETAILS.get(self.reason or "") or MEANINGS[self.code].sentence
 
 
 def page() -> str:

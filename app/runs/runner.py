@@ -229,7 +229,7 @@ class Walk:
                 waiting = outcome.waiting
                 return await self._save("WAITING", _text(state), waiting.what, waiting.wake_at)
             steps += 1
-            # An answer is nowhere but here, so it is heard before the commit.
+            # An answer is nowhere but here, so it is handled before the commit.
             if steps >= STEPS_PER_TRANSACTION and outcome.answer is None:
                 return await self._go_on(state)
             events = deque([outcome.answer or Go()])
@@ -321,12 +321,12 @@ class Walk:
                 "status": status,
                 "reason": code,
             }
-            await events.tell(self.db, self.row.workspace_id, type, about)
-        self.db.after_commit(partial(self._tell_end, status, code))
+            await events.record(self.db, self.row.workspace_id, type, about)
+        self.db.after_commit(partial(self._log_end, status, code))
 
-    def _tell_end(self, status: str, code: str | None) -> None:
+    def _log_end(self, status: str, code: str | None) -> None:
         self.process.metrics.count("tidings_runs_ended", status=status)
-        logs.tell(
+        logs.write(
             logging.INFO,
             __name__,
             "run ended",

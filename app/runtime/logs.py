@@ -85,7 +85,7 @@ def configure(settings: Settings, *, stream: TextIO | None = None) -> None:
     logging.captureWarnings(True)
     for note in settings.notes:
         root.warning(note)
-    _teller.least, _teller.renderer, _teller.stream = root.level, renderer, output
+    _lines.least, _lines.renderer, _lines.stream = root.level, renderer, output
 
 
 # --- what every request, run and message writes ---------------------------------------------------
@@ -94,7 +94,7 @@ def configure(settings: Settings, *, stream: TextIO | None = None) -> None:
 LEVELS = {logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warning"}
 
 
-class _Teller:
+class _Lines:
     """Lines of one turn of the loop are written together; none before `configure` says where."""
 
     least: int = logging.CRITICAL
@@ -102,7 +102,7 @@ class _Teller:
     stream: TextIO
     _flushed_by: asyncio.AbstractEventLoop | None = None
 
-    def tell(self, level: int, logger: str, event: str, **values: str | float | None) -> None:
+    def write(self, level: int, logger: str, event: str, **values: str | float | None) -> None:
         """A record like any other, its numbers finite, without the machinery of loggers."""
         if level < self.least:
             return
@@ -130,8 +130,8 @@ class _Teller:
             self.stream.flush()
 
 
-_teller = _Teller()
-tell = _teller.tell
+_lines = _Lines()
+write = _lines.write
 
 
 # --- where lines end ------------------------------------------------------------------------------

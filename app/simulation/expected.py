@@ -59,7 +59,7 @@ class Expected(Shape):
     contact: dict[str, Any] | None = None
 
     @model_validator(mode="after")
-    def _says_something(self) -> Expected:
+    def _names_something(self) -> Expected:
         if not any(self.model_dump(exclude_unset=True).values()):
             raise ValueError("Name something that must come, such as an end or a step.")
         return self

@@ -191,20 +191,20 @@ def patch(
     except ValidationError:  # stored under other rules: the patch has put that right
         return checked
     # Compared is what both mean to the model, to the last literal: to Python 1 is true.
-    given, was = (document.pretty(_said(one), sort=True) for one in (checked, before))
+    given, was = (document.pretty(_meaning(one), sort=True) for one in (checked, before))
     if given == was:
         raise Unchanged
     return checked
 
 
-def _said(value: Json) -> Json:
-    """All that a model says. A member that is null says as much as one that is not there, and so
-    does an object of such members; but whoever names what is never read back has said something."""
+def _meaning(value: Json) -> Json:
+    """All that a model means. A member that is null means as much as one that is not there, and so
+    does an object of such members; but whoever names what is never read back means something."""
     if not isinstance(value, BaseModel):
         return value
     values = dict(value.model_extra or {})
     for name, field in type(value).model_fields.items():
-        inner = _said(getattr(value, name))
+        inner = _meaning(getattr(value, name))
         named = name in value.model_fields_set and field.json_schema_extra == WRITE_ONLY
         if inner is not None or named:
             values[field.alias or name] = inner

@@ -259,7 +259,7 @@ class _Exchange:
         routine = status < 400 and self._scope["path"] in ROUTINE
         level = logging.WARNING if status >= 500 else logging.DEBUG if routine else logging.INFO
         seconds = (self._answered_at or time.perf_counter()) - self._started_at
-        logs.tell(
+        logs.write(
             level,
             __name__,
             "request",

@@ -27,7 +27,7 @@ Awaits: TypeAlias = Callable[[Call, JsonResponse], Awaitable[Response]]
 Bare: TypeAlias = Callable[[Process, Throttle, Scope, Receive, Send], Awaitable[None]]
 
 
-class Says(TypedDict, total=False):
+class Declared(TypedDict, total=False):
     """The declarations of a route beside its path.
 
     takes   the body, or, of a PATCH that takes a Writable, what the patch has to make of it
@@ -124,35 +124,35 @@ class Endpoint:
 
 
 def get(
-    path: str, handler: Handler, *, can: str, tx: Transaction = "read", **says: Unpack[Says]
+    path: str, handler: Handler, *, can: str, tx: Transaction = "read", **more: Unpack[Declared]
 ) -> Endpoint:
-    return Endpoint("GET", path, handler, can, tx, **says)
+    return Endpoint("GET", path, handler, can, tx, **more)
 
 
 def post(
-    path: str, handler: Handler, *, can: str, tx: Transaction = "write", **says: Unpack[Says]
+    path: str, handler: Handler, *, can: str, tx: Transaction = "write", **more: Unpack[Declared]
 ) -> Endpoint:
-    return Endpoint("POST", path, handler, can, tx, **says)
+    return Endpoint("POST", path, handler, can, tx, **more)
 
 
-def bare_post(path: str, handler: Bare, **says: Unpack[Says]) -> Endpoint:
+def bare_post(path: str, handler: Bare, **more: Unpack[Declared]) -> Endpoint:
     """For anybody: nothing of a request is looked at before its handler does."""
-    return Endpoint("POST", path, handler, PUBLIC, None, is_bare=True, **says)
+    return Endpoint("POST", path, handler, PUBLIC, None, is_bare=True, **more)
 
 
 def put(
-    path: str, handler: Handler, *, can: str, tx: Transaction = "write", **says: Unpack[Says]
+    path: str, handler: Handler, *, can: str, tx: Transaction = "write", **more: Unpack[Declared]
 ) -> Endpoint:
-    return Endpoint("PUT", path, handler, can, tx, **says)
+    return Endpoint("PUT", path, handler, can, tx, **more)
 
 
 def patch(
-    path: str, handler: Handler, *, can: str, tx: Transaction = "write", **says: Unpack[Says]
+    path: str, handler: Handler, *, can: str, tx: Transaction = "write", **more: Unpack[Declared]
 ) -> Endpoint:
-    return Endpoint("PATCH", path, handler, can, tx, **says)
+    return Endpoint("PATCH", path, handler, can, tx, **more)
 
 
 def delete(
-    path: str, handler: Handler, *, can: str, tx: Transaction = "write", **says: Unpack[Says]
+    path: str, handler: Handler, *, can: str, tx: Transaction = "write", **more: Unpack[Declared]
 ) -> Endpoint:
-    return Endpoint("DELETE", path, handler, can, tx, **says)
+    return Endpoint("DELETE", path, handler, can, tx, **more)

@@ -44,8 +44,8 @@ def every_sender_was_answered(evidence: Evidence) -> Iterator[str]:
                 if not _excused(one, evidence):
                     yield f"{sent.name} ({sent.kind}) at {one.began:.1f}: {what}, without a reason"
     tries = [one for sent in evidence.ledger for one in sent.tries]
-    told_all = Counter(f"{one.status or one.silence}" for one in tries)
-    evidence.figures["answers"] = dict(told_all.most_common())
+    by_answer = Counter(f"{one.status or one.silence}" for one in tries)
+    evidence.figures["answers"] = dict(by_answer.most_common())
     evidence.figures["excused"] = f"{dict(excused)}, {_share(tries, evidence):.0%} of the time none"
     refused = [one for one in tries if one.status == 503]
     late = [one for one in refused if one.waited > PROMISED_SECONDS]

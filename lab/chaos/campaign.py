@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from lab.chaos import evidence, hearing, oracle, probes
+from lab.chaos import evidence, oracle, probes, subscriber
 from lab.chaos.evidence import RUN_HEADER, Struck
 from lab.chaos.faults import FAULTS, ROUND
 from lab.chaos.forgetful import FORGOTTEN, Forgetful
@@ -49,7 +49,7 @@ QUIET_SECONDS = 2.0  # without anything due: a sender that left may have been ac
 SETTLING_ENDS = 4.0  # times the seconds without progress after which it ends too
 MORE_SECONDS = 120.0  # that a campaign may take, beside twice as long as its events do
 
-SAY = {
+SEND = {
     "id": "say",
     "type": "send_message",
     "channel": "email",
@@ -58,11 +58,11 @@ SAY = {
 STEPS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "three steps": [
         {"id": "tag", "type": "add_tag", "tag": "seen"},
-        SAY,
+        SEND,
         {"id": "note", "type": "update_contact", "set": {"lastName": "{{trigger.name}}"}},
     ],
-    "waiting": [{"id": "wait", "type": "wait", "duration": "PT2S"}, SAY],
-    "resending": [{**SAY, "onUnknown": "resend"}],
+    "waiting": [{"id": "wait", "type": "wait", "duration": "PT2S"}, SEND],
+    "resending": [{**SEND, "onUnknown": "resend"}],
     "calling": [
         {
             "id": "call",
@@ -72,7 +72,7 @@ STEPS: Mapping[str, Sequence[Mapping[str, Any]]] = {
             "headers": {RUN_HEADER: "{{run.id}}"},
             "body": {"run": "{{run.id}}"},
         },
-        SAY,
+        SEND,
     ],
 }
 
@@ -220,9 +220,9 @@ async def hinder(stage: Stage, hints: Hints) -> None:
 
 
 async def subscribe(stage: Stage) -> None:
-    """The subscriber hears what happens from now on."""
+    """The subscriber receives what happens from now on."""
     url = f"http://127.0.0.1:{stage.proxies['events'].port}/"
-    endpoint = {"url": url, "types": list(hearing.ABOUT)}
+    endpoint = {"url": url, "types": list(subscriber.ABOUT)}
     made = await probes.insist(stage, "POST", "/event-endpoints", endpoint)
     assert made.status_code == 201, made.text
     stage.subscriber.secret = made.json()["secret"]

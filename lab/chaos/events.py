@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from lab.chaos.answers import Check, Judged
 from lab.chaos.evidence import Evidence
-from lab.chaos.hearing import ABOUT
+from lab.chaos.subscriber import ABOUT
 
 
 def every_event_is_signed_and_its_copies_are_the_same(evidence: Evidence) -> Iterator[str]:

@@ -19,10 +19,10 @@ from typing import Any, TypeAlias
 import orjson
 
 from app.store.jobs import KINDS
-from lab.chaos.hearing import Heard
 from lab.chaos.probes import Probed
 from lab.chaos.senders import Sent
 from lab.chaos.stage import Death, Interrupted, Stage
+from lab.chaos.subscriber import ReceivedEvent
 from tests.listener import Asked
 from tests.receivers import Received
 
@@ -84,7 +84,7 @@ class Evidence:
     mails: Sequence[Received]
     calls: Sequence[Called]
     cut_calls: Sequence[str]  # runs
-    received: list[Heard]
+    received: list[ReceivedEvent]
     subscribed_at: datetime
     event_attempts: list[Row]
     changes: Mapping[str, str]  # what was changed by a request that was answered 2xx, by its id

@@ -148,7 +148,7 @@ class Load:
 
 def webhook_of(client: httpx2.Client) -> str:
     """The URL of the webhook of a workflow that tags a contact and writes to it."""
-    say: dict[str, Any] = {
+    send: dict[str, Any] = {
         "type": "send_message",
         "channel": "email",
         "content": {"subject": "Failover", "text": "for {{contact.email}}"},
@@ -162,7 +162,7 @@ def webhook_of(client: httpx2.Client) -> str:
             "contactPath": "email",
             "createContact": True,
         },
-        "steps": [{"type": "add_tag", "tag": "seen"}, say],
+        "steps": [{"type": "add_tag", "tag": "seen"}, send],
     }
     return str(made(client, "/workflows", made_of)["trigger"]["webhookUrl"])
 

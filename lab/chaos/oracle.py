@@ -54,8 +54,8 @@ def _words(check: Check) -> str:
 
 def _bounded(wrong: int, of: int) -> str:
     """0 of n says, at 95 %, less than 3 in n (the rule of three)."""
-    says = f", at 95 % less than {3 / of:.1e}" if of > 3 else ", too few to say anything"
-    return f"{wrong} of {of:,}{'' if wrong else says}"
+    bound = f", at 95 % less than {3 / of:.1e}" if of > 3 else ", too few to say anything"
+    return f"{wrong} of {of:,}{'' if wrong else bound}"
 
 
 # --- runs -----------------------------------------------------------------------------------------

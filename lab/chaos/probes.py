@@ -155,8 +155,8 @@ async def a_pause_holds_at_once(stage: Stage, probed: Probed) -> int:
 
 async def nothing_is_sent_after_an_opt_out(stage: Stage, probed: Probed) -> int:
     """While the run that would send it waits."""
-    say = {"type": "send_message", "channel": "email", "content": HELLO}
-    made = await hook(stage, "late", LATE, say)
+    send = {"type": "send_message", "channel": "email", "content": HELLO}
+    made = await hook(stage, "late", LATE, send)
     address = f"out{secrets.token_hex(6)}@customer.example"
     body = json.dumps({"email": address, "name": "late"}).encode()
     accepted = await status_of(stage, made["path"], body) == 202
@@ -173,8 +173,8 @@ async def nothing_is_sent_after_an_opt_out(stage: Stage, probed: Probed) -> int:
 async def what_is_being_sent_is_waited_for(stage: Stage, probed: Probed) -> int:
     """Opt out: who does while the mail server has their message in hand is answered when that has
     ended, or told of it in the very answer, be it a later one to the same request."""
-    say = {"type": "send_message", "channel": "email", "content": HELLO}
-    made = await hook(stage, "meanwhile", say)
+    send = {"type": "send_message", "channel": "email", "content": HELLO}
+    made = await hook(stage, "meanwhile", send)
     address = f"{HELD}{secrets.token_hex(6)}@customer.example"
     body = json.dumps({"email": address, "name": "meanwhile"}).encode()
     probed.leaving.add(address)

@@ -23,7 +23,7 @@ import asyncpg
 import httpx2
 
 from app.net.tls import system_trust
-from lab.chaos.hearing import Subscriber
+from lab.chaos.subscriber import Subscriber
 from tests import servers
 from tests.clocks import Clock
 from tests.deployment import Deployment, MailServer, Part, answers, establish
@@ -227,14 +227,14 @@ async def set_up(
         mail = stack.enter_context(MailServer(directory, pause=queueing_seconds, hold=HOLD_SECONDS))
         listener = await stack.enter_async_context(Listener(says({"paid": True})))
         subscriber = Subscriber()
-        hearing = await stack.enter_async_context(Listener(subscriber.respond))
+        subscribed = await stack.enter_async_context(Listener(subscriber.respond))
         behind = {
             "web → PostgreSQL": database.port,
             "worker → PostgreSQL": database.port,
             "Redis": redis.port,
             "SMTP": urlsplit(mail.url).port or 0,
             "HTTP": listener.port,
-            "events": hearing.port,
+            "events": subscribed.port,
         }
         proxies: dict[str, Proxy] = {}
         for name, port in behind.items():

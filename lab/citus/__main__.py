@@ -84,7 +84,7 @@ def run(name: str, step: Step, directory: Path) -> Done:
         try:
             done.code = process.wait(step.minutes * 60 * HANGS_AFTER)
         except (subprocess.TimeoutExpired, KeyboardInterrupt) as error:
-            _end(process, hears=isinstance(error, KeyboardInterrupt))
+            _end(process, is_interrupt=isinstance(error, KeyboardInterrupt))
             if isinstance(error, KeyboardInterrupt):
                 raise
         finally:
@@ -94,9 +94,9 @@ def run(name: str, step: Step, directory: Path) -> Done:
     return done
 
 
-def _end(process: subprocess.Popen[bytes], *, hears: bool) -> None:
-    """Interrupt it, unless it hears of Ctrl-C by itself: it then stops its servers."""
-    if not hears:
+def _end(process: subprocess.Popen[bytes], *, is_interrupt: bool) -> None:
+    """Interrupt it, unless Ctrl-C has reached it by itself: it then stops its servers."""
+    if not is_interrupt:
         process.send_signal(signal.SIGINT)
     try:
         process.wait(ENDING_SECONDS)

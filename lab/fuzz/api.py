@@ -59,7 +59,7 @@ def fuzz(
     seed: int,
     examples: int,
     *more: str,
-    tell: Callable[[str], None] = lambda _line: None,
+    progress: Callable[[str], None] = lambda _line: None,
 ) -> Verdict:
     """Run as an owner and a viewer, in a workspace that has one of everything that members cannot
     just make."""
@@ -102,7 +102,7 @@ def fuzz(
         try:
             while _is_running(process):
                 operations, statuses = _counted(counts)
-                tell(
+                progress(
                     f"{time.monotonic() - began:>6.0f} s {operations:>5} operations"
                     f" {statuses['owner'].total():>7} cases"
                 )
@@ -171,7 +171,10 @@ def main(arguments: Sequence[str]) -> int:
         ):
             deployment.web()
             found = fuzz(
-                deployment, given.seed, given.examples, tell=lambda line: print(line, flush=True)
+                deployment,
+                given.seed,
+                given.examples,
+                progress=lambda line: print(line, flush=True),
             )
     finally:
         postgres.remove()

@@ -45,13 +45,13 @@ session = requests.Session()
 session.trust_env = False  # looked through for proxies at every request
 
 COUNTS = Path(os.environ["FUZZ_COUNTS"])  # read by lab/fuzz/api.py
-TOLD_AFTER = 100  # cases
+WRITTEN_AFTER = 100  # cases
 operations: set[str] = set()
 statuses: dict[str, Counter[int]] = {role: Counter() for role in KEYS}
 
 
 @atexit.register
-def tell() -> None:
+def write_counts() -> None:
     """Whole or not at all, for somebody may be reading."""
     part = COUNTS.with_suffix(".part")
     part.write_text(json.dumps({"operations": len(operations), "statuses": statuses}))
@@ -90,8 +90,8 @@ def before_call(_context: Any, case: Any, _kwargs: Any) -> None:
 def as_a_viewer(ctx: Any, response: Any, case: Any) -> None:
     operations.add(case.operation.label)
     statuses["owner"][response.status_code] += 1
-    if statuses["owner"].total() % TOLD_AFTER == 0:
-        tell()
+    if statuses["owner"].total() % WRITTEN_AFTER == 0:
+        write_counts()
     sent = response.request.copy()
     if sent.headers.get("Authorization") not in OWNERS:
         return  # it was to be refused for that

@@ -49,7 +49,7 @@ async def endpoint(process: Process, acme: str, url: str, types: Any = ()) -> tu
 
 async def tell(process: Process, acme: str, *about: Any, type: str = "message.sent") -> None:
     async with process.database.write() as db:
-        await events.tell(db, acme, type, *(about or ({"messageId": "msg_1"},)))
+        await events.record(db, acme, type, *(about or ({"messageId": "msg_1"},)))
 
 
 async def post_due(process: Process) -> int:
@@ -440,7 +440,7 @@ async def test_an_event_is_undone_with_the_change_that_it_tells_of(
 
     async def told_and_undone() -> None:
         async with process.database.write() as db:
-            await events.tell(db, acme, "message.sent", {})
+            await events.record(db, acme, "message.sent", {})
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

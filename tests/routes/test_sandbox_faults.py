@@ -80,7 +80,7 @@ async def test_a_callback_that_comes_twice_counts_once(
     def found() -> list[str]:
         return [one.message for one in caplog.records if one.name in loggers]
 
-    assert sorted(found()) == ["callback was heard before", "message reported"]
+    assert sorted(found()) == ["callback was received before", "message reported"]
     [id] = message["attempts"]
     attempt = await cast.vic.read(f"/messages/delivery-attempts/{id}")
     assert attempt["status"] == "DELIVERED"

@@ -45,7 +45,7 @@ class Card:
         room = BOX - 2 * INSET
         lines = [(cut(clean(style.title), room, TITLE, bold=True), TITLE, "kind")]
         lines += [(line, NAME, "name") for line in wrap(clean(box.name), room, NAME, 2)]
-        lines += [(line, SMALL, "says") for line in wrap(clean(box.says), room, SMALL, 2)]
+        lines += [(line, SMALL, "says") for line in wrap(clean(box.summary), room, SMALL, 2)]
         if count:
             counted = f"{count.here:,} here now · {count.passed:,} passed"
             lines.append((cut(counted, room, SMALL, bold=True), SMALL, "count"))
@@ -63,7 +63,7 @@ class Card:
             {"class": f"box {self.style.tone}", "transform": f"translate({short(x)} {short(y)})"},
         )
         SubElement(group, "title").text = clean(
-            f"{self.style.title} {self.box.name} {self.box.says}"
+            f"{self.style.title} {self.box.name} {self.box.summary}"
         )
         outline, height = self.style.outline, self.height
         if outline in ("pill", "card"):

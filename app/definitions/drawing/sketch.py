@@ -18,22 +18,22 @@ MISSING: Final = "missing"  # the kind of a box for what a link names and nobody
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """`name` is the node's id, by which runs know it; `says` is what it is set to do."""
+    """`name` is the node's id, by which runs know it; `summary` is what it is set to do."""
 
     name: str
     kind: str
-    says: str = ""
+    summary: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """From box to box, by their places in the list, through a port; `says` is what leads there."""
+    """From box to box, by their places in the list, through a port; `label` is what leads there."""
 
     source: int
     target: int
     port: str
     broken: bool = False
-    says: str = ""
+    label: str = ""
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ def of_graph(body: Json, trigger: Mapping[str, Json], names: Mapping[str, str]) 
         labels[len(sketch.boxes)] = ports.labels(kind, config)
         known.setdefault(_text(raw.get("id")), len(sketch.boxes))
         name = "" if kind == TRIGGER else _text(raw.get("id"))  # runs never stand there
-        sketch.boxes.append(Box(name, kind, _says(kind, config, names)))
+        sketch.boxes.append(Box(name, kind, _summary(kind, config, names)))
     taken: set[tuple[int, str]] = set()
     for raw in _objects(body, "edges"):
         ends = [_text(raw.get("source")), _text(raw.get("target"))]
@@ -63,8 +63,8 @@ def of_graph(body: Json, trigger: Mapping[str, Json], names: Mapping[str, str]) 
             source, target = (_place(sketch, known, end) for end in ends)
             doubled = (source, port) in taken
             taken.add((source, port))
-            says = labels.get(source, {}).get(port, "")
-            sketch.links.append(Link(source, target, port, dangling or doubled, says))
+            label = labels.get(source, {}).get(port, "")
+            sketch.links.append(Link(source, target, port, dangling or doubled, label))
     return sketch
 
 
@@ -74,19 +74,19 @@ def of_steps(body: Json, trigger: Mapping[str, Json], names: Mapping[str, str]) 
     sketch = Sketch()
     if not outline.parts:
         return sketch
-    sketch.boxes.append(Box("", TRIGGER, _says(TRIGGER, trigger, names)))
+    sketch.boxes.append(Box("", TRIGGER, _summary(TRIGGER, trigger, names)))
     known: dict[str, int] = {}
     for part in outline.parts:
         node = part.node
         known.setdefault(node.id, len(sketch.boxes))
-        says = _says(node.kind, _at(body, part.pointer), names)
-        sketch.boxes.append(Box(node.id, node.kind, says))
+        summary = _summary(node.kind, _at(body, part.pointer), names)
+        sketch.boxes.append(Box(node.id, node.kind, summary))
     sketch.links += [Link(0, _place(sketch, known, entry), "next") for entry in outline.entries]
     for source, part in enumerate(outline.parts, start=1):
         labels = ports.labels(part.node.kind, _at(body, part.pointer))
         for port, target in part.node.exits.items():
-            broken, says = target not in known, labels.get(port, "")
-            sketch.links.append(Link(source, _place(sketch, known, target), port, broken, says))
+            broken, label = target not in known, labels.get(port, "")
+            sketch.links.append(Link(source, _place(sketch, known, target), port, broken, label))
     return sketch
 
 
@@ -115,7 +115,7 @@ def _at(body: Json, pointer: str) -> Json:
     return body
 
 
-def _says(kind: str, config: Json, names: Mapping[str, str]) -> str:
+def _summary(kind: str, config: Json, names: Mapping[str, str]) -> str:
     if kind == TRIGGER:
         source = _text(config.get("source")).replace("_", " ").capitalize()
         about = _text(config.get("tag")) or _text(config.get("name"))

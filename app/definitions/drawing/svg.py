@@ -131,7 +131,7 @@ def _described(drawn: Sketch, caption: Caption) -> str:
     called = [clean(f"{kind_styles.of(box.kind).title} {box.name}") for box in drawn.boxes]
     ways: dict[int, list[str]] = {}
     for link in drawn.links:
-        because = f" ({link.says})" if link.says else ""
+        because = f" ({link.label})" if link.label else ""
         way = f"{clean(link.port + because)} to {called[link.target]}"
         ways.setdefault(link.source, []).append(way)
     sentences = (
@@ -146,7 +146,7 @@ def _described(drawn: Sketch, caption: Caption) -> str:
 def _port(link: Link) -> str:
     """The label of a link: none on the plain way on."""
     name = "" if link.port == "next" else link.port
-    label = f"{name}: {link.says}" if link.says not in ("", name) else name
+    label = f"{name}: {link.label}" if link.label not in ("", name) else name
     return cut(clean(label), BOX - 2 * PADDING, SMALL)
 
 

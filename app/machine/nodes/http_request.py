@@ -65,31 +65,31 @@ def http_request(visit: Visit) -> NodeOutcome:
 def _call(visit: Visit, absent: list[str]) -> HttpCall:
     """Raises RenderError, Unsendable."""
 
-    def say(value: Liquid) -> str:
+    def render(value: Liquid) -> str:
         rendered = value.render(visit.facts)
         absent.extend(rendered.missing)
         return rendered.text
 
     config = visit.config
     headers = {
-        name.lower(): say(value).strip() for name, value in config.get("headers", {}).items()
+        name.lower(): render(value).strip() for name, value in config.get("headers", {}).items()
     }
     for name, value in headers.items():
         if UNSENDABLE.search(value):
             raise Unsendable(f"The header {name} came out with characters that no header may hold.")
     body, given = "", config.get("body")
     if isinstance(given, Liquid):
-        body = say(given)
+        body = render(given)
     elif given is not None:
         # The text inside is rendered, so that no value can break out of its quotation marks.
-        body = document.dumps(_filled(given, say)).decode()
+        body = document.dumps(_filled(given, render)).decode()
     if len(body.encode()) > LONGEST_BODY:
         raise Unsendable(f"The body came out larger than {LONGEST_BODY // 1024} KiB.")
     if body:
         json = not isinstance(given, Liquid) or body.lstrip().startswith(("{", "["))
         media_type = "application/json" if json else "text/plain; charset=utf-8"
         headers.setdefault("content-type", media_type)
-    url = say(config["url"]).strip().replace(" ", "%20")
+    url = render(config["url"]).strip().replace(" ", "%20")
     if len(url) > LONGEST_URL:
         raise Unsendable(f"The URL came out longer than {LONGEST_URL:,} characters.")
     return HttpCall(
@@ -103,14 +103,14 @@ def _call(visit: Visit, absent: list[str]) -> HttpCall:
     )
 
 
-def _filled(value: Json, say: Callable[[Liquid], str]) -> Json:
+def _filled(value: Json, render: Callable[[Liquid], str]) -> Json:
     match value:
         case Liquid():
-            return say(value)
+            return render(value)
         case dict():
-            return {name: _filled(inner, say) for name, inner in value.items()}
+            return {name: _filled(inner, render) for name, inner in value.items()}
         case list():
-            return [_filled(inner, say) for inner in value]
+            return [_filled(inner, render) for inner in value]
         case _:
             return value
 

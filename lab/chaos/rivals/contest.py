@@ -25,7 +25,7 @@ from pathlib import Path
 import redis.asyncio
 
 from lab.chaos import probes
-from lab.chaos.campaign import SAY, Plan, load, settle, strike, unfinished
+from lab.chaos.campaign import SEND, Plan, load, settle, strike, unfinished
 from lab.chaos.evidence import Struck
 from lab.chaos.rivals import pipeline
 from lab.chaos.senders import AWAY, CUT, LATE, Senders, Sent
@@ -74,7 +74,7 @@ class Entrant:
 
 async def our_hook(stage: Stage, stack: AsyncExitStack) -> str:
     await stack.enter_async_context(owned(stage))
-    made = await probes.hook(stage, FLOW, SAY)
+    made = await probes.hook(stage, FLOW, SEND)
     return str(made["path"])
 
 

@@ -148,7 +148,7 @@ def test_a_trigger_says_what_starts_it() -> None:
         ({"source": "contact_created"}, "Contact created"),
     ):
         sketch = SHAPES["steps"]([{"type": "exit"}], trigger, {})
-        assert sketch.boxes[0].says == text
+        assert sketch.boxes[0].summary == text
 
 
 def test_no_crossing_that_a_person_would_avoid() -> None:

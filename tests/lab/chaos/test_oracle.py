@@ -16,10 +16,10 @@ import pytest
 from app.database.engine import OUT_OF_REACH, OUTCOME_UNKNOWN
 from lab.chaos import oracle, probes
 from lab.chaos.evidence import Called, Evidence, Struck, cut_calls, keep
-from lab.chaos.hearing import ABOUT, Heard
 from lab.chaos.probes import Probed
 from lab.chaos.senders import AWAY, CUT, LATE, LEFT, Sent, Try
 from lab.chaos.stage import Death, Interrupted
+from lab.chaos.subscriber import ABOUT, ReceivedEvent
 from tests.receivers import Received
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC).timestamp()
@@ -128,16 +128,16 @@ def clean() -> Evidence:
     became(evidence, "unsure", "UNKNOWN")
     became(evidence, "out", "SUPPRESSED")
     send(evidence, "run_unsure", "unsure", "second key of run_unsure", number=2)
-    tell(evidence, "run.failed", "run_failed")
-    tell(evidence, "message.unknown", "att_unsure")
+    reported(evidence, "run.failed", "run_failed")
+    reported(evidence, "message.unknown", "att_unsure")
     evidence.received.append(evidence.received[-1])
     return evidence
 
 
-def tell(evidence: Evidence, type: str, about: str) -> None:
+def reported(evidence: Evidence, type: str, about: str) -> None:
     id = f"evt_{about}"
     body = json.dumps({"type": type, "data": {ABOUT[type]: about}}).encode()
-    evidence.received.append(Heard(id, body))
+    evidence.received.append(ReceivedEvent(id, body))
     taken = {"event_id": id, "status": "SUCCEEDED", "reason_code": None}
     evidence.event_attempts.append(taken)
 
@@ -147,7 +147,7 @@ def ran(evidence: Evidence, sent: Sent, id: str = "") -> None:
     name, run_id = sent.name, id or f"run_{sent.name}"
     if not any(row["id"] == f"con_{name}" for row in evidence.contacts):
         evidence.contacts.append(contact(sent))
-        tell(evidence, "contact.created", f"con_{name}")
+        reported(evidence, "contact.created", f"con_{name}")
     evidence.runs.append(
         {
             "id": run_id,
@@ -276,7 +276,7 @@ def called(*calls: Called) -> Plant:
     return lambda evidence: setattr(evidence, "calls", [*evidence.calls, *calls])
 
 
-def received(one: Heard) -> Plant:
+def received(one: ReceivedEvent) -> Plant:
     return lambda evidence: evidence.received.append(one)
 
 
@@ -508,8 +508,11 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
         ),
     ],
     "every_event_is_signed_and_its_copies_are_the_same": [
-        (received(Heard("evt_x", b"{}", "No matching signature")), "evt_x is signed wrongly: No"),
-        (received(Heard("evt_run_failed", b"{}")), "evt_run_failed came with two bodies"),
+        (
+            received(ReceivedEvent("evt_x", b"{}", "No matching signature")),
+            "evt_x is signed wrongly: No",
+        ),
+        (received(ReceivedEvent("evt_run_failed", b"{}")), "evt_run_failed came with two bodies"),
     ],
     "what_happened_was_told_once": [
         (
@@ -517,7 +520,7 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
             "contact.created of con_plain happened 1 times, and 0 were told",
         ),
         (
-            lambda evidence: tell(evidence, "run.failed", "run_plain"),
+            lambda evidence: reported(evidence, "run.failed", "run_plain"),
             "run.failed of run_plain happened 0 times, and 1 were told",
         ),
         (
@@ -704,7 +707,7 @@ def test_a_call_whose_worker_was_lost_three_times_may_fail() -> None:
     for plant in (failed("called"), called(CALLED), called(CALLED), *worker_deaths(2.5, 3, 3.5)):
         plant(evidence)
     became(evidence, "called", None)
-    tell(evidence, "run.failed", "run_called")
+    reported(evidence, "run.failed", "run_called")
     evidence.steps.remove(step("called", "say"))
     evidence.usage = {**evidence.usage, ("ws_1", "messages"): 4}
     assert nothing_is_found(evidence)

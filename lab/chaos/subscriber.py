@@ -19,7 +19,7 @@ ABOUT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ReceivedEvent:
     """`wrong`: what the specification's own library says against the signature, if anything."""
 
     id: str | None
@@ -32,7 +32,7 @@ class Subscriber:
     """Its signatures are verified when they come, for they hold for five minutes."""
 
     secret: str = ""
-    received: list[Heard] = field(default_factory=list)
+    received: list[ReceivedEvent] = field(default_factory=list)
 
     async def respond(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
         wrong = None
@@ -40,7 +40,7 @@ class Subscriber:
             Webhook(self.secret).verify(asked.body, dict(asked.headers))
         except WebhookVerificationError as error:
             wrong = str(error)
-        self.received.append(Heard(asked.header("webhook-id"), asked.body, wrong))
+        self.received.append(ReceivedEvent(asked.header("webhook-id"), asked.body, wrong))
         await asyncio.sleep(PAUSE_SECONDS)
         await TAKEN(asked, writer)
 

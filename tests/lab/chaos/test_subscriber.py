@@ -9,7 +9,7 @@ import pytest
 
 from app.net.tls import system_trust
 from app.vault import standard_webhooks
-from lab.chaos.hearing import Subscriber
+from lab.chaos.subscriber import Subscriber
 from tests.listener import Listener
 
 BODY = b'{"type":"run.failed"}'
