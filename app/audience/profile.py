@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from app.audience import addresses
 from app.config import places
@@ -91,13 +91,15 @@ def part(country: str | None, values: Mapping[str, Json], tags: Json) -> Checked
         "email": email and email.address,
         "email_key": email and email.key,
         "phone": phone,
-        "first_name": line(values.get("firstName"), "/firstName", errors),
-        "last_name": line(values.get("lastName"), "/lastName", errors),
-        "timezone": _timezone(values.get("timezone"), errors),
-        "locale": _locale(values.get("locale"), errors),
+        "first_name": read_text(values.get("firstName"), "/firstName", ONE_LINE, errors),
+        "last_name": read_text(values.get("lastName"), "/lastName", ONE_LINE, errors),
+        "timezone": read_text(values.get("timezone"), "/timezone", TIMEZONE, errors),
+        "locale": read_text(values.get("locale"), "/locale", LANGUAGE, errors),
         "metadata": _metadata(values.get("metadata"), errors),
         "subscriptions": _subscriptions(values.get("subscriptions"), errors),
     }
+    if columns["locale"] is not None:
+        columns["locale"] = columns["locale"].replace("_", "-")
     kept = check_tags(tags, errors)
     return Checked(columns, as_text(columns["metadata"]), kept, errors)
 
@@ -151,33 +153,31 @@ def _address(
         return None
 
 
-def line(value: Json, pointer: str, errors: list[FieldError]) -> str | None:
+# What a text must be, and the sentence about one that is not.
+Form: TypeAlias = tuple[Callable[[str], object], str]
+ONE_LINE: Form = (
+    lambda text: is_line(text) and len(text) <= NAME_LENGTH,
+    f"Must be one line of at most {NAME_LENGTH} characters.",
+)
+TIMEZONE: Form = (
+    lambda text: text in places.TIMEZONES,
+    "Must be an IANA time zone, such as Europe/Berlin.",
+)
+LANGUAGE: Form = (
+    lambda text: len(text) <= LOCALE_LENGTH and LOCALE.fullmatch(text),
+    "Must be a language tag, such as en-GB (BCP 47).",
+)
+
+
+def read_text(value: Json, pointer: str, form: Form, errors: list[FieldError]) -> str | None:
     """A text that can be stored; None for nothing, or for what is added to `errors`."""
     if value is None or value == "":
         return None
-    if not isinstance(value, str) or not is_line(value) or len(value) > NAME_LENGTH:
-        message = f"Must be one line of at most {NAME_LENGTH} characters."
+    fits, message = form
+    if not isinstance(value, str) or not fits(value):
         errors.append(FieldError(pointer, message))
         return None
     return value
-
-
-def _timezone(value: Json, errors: list[FieldError]) -> str | None:
-    if value is None or value == "":
-        return None
-    if not isinstance(value, str) or value not in places.TIMEZONES:
-        errors.append(FieldError("/timezone", "Must be an IANA time zone, such as Europe/Berlin."))
-        return None
-    return value
-
-
-def _locale(value: Json, errors: list[FieldError]) -> str | None:
-    if value is None or value == "":
-        return None
-    if not isinstance(value, str) or len(value) > LOCALE_LENGTH or not LOCALE.fullmatch(value):
-        errors.append(FieldError("/locale", "Must be a language tag, such as en-GB (BCP 47)."))
-        return None
-    return value.replace("_", "-")
 
 
 def _subscriptions(value: Json, errors: list[FieldError]) -> dict[str, str]:

@@ -51,7 +51,7 @@ class Entry:
         checked = profile.part(country, rest, values.get("tags"))
         answers, errors = topics.read(values.get("topics"), known or {})
         errors = [*checked.errors, *errors]
-        id = profile.line(profile.normal(values.get("id")), "/id", errors)
+        id = profile.read_text(profile.normal(values.get("id")), "/id", profile.ONE_LINE, errors)
         return cls(id, rest, replace(checked, errors=errors), answers)
 
 

@@ -86,7 +86,9 @@ async def of(
         filter = tagged(broadcast.tag or "")
     workspace = await workspaces.by_id(db, id=workspace_id)
     gate = await _gate(db, workspace, broadcast, template)
-    quiet = _quiet_hours(workspace, template) if gate.cap else None
+    quiet = QuietHours.of(workspace.quiet_hours) if workspace and gate.cap else None
+    if quiet and not quiet.applies(template.category, template.channel):
+        quiet = None
     return Audience(
         workspace_id,
         replace(segments.known(filter, existing), frozen_id=frozen.id if frozen else None),
@@ -123,11 +125,6 @@ async def _gate(
     if cap is None or not cap.applies(template.category, template.channel):
         return gate
     return replace(gate, cap=cap.limit, cap_channel=cap.channel or "", cap_window=cap.window)
-
-
-def _quiet_hours(workspace: Workspace | None, template: Template) -> QuietHours | None:
-    quiet = QuietHours.of(workspace.quiet_hours) if workspace else None
-    return quiet if quiet and quiet.applies(template.category, template.channel) else None
 
 
 async def naming(

@@ -54,7 +54,12 @@ async def schedule(db: Handle, broadcast: Broadcast, counted: CountedAudience) -
     code: Reason | None = None
     detail: str | None = None
     if not counted.is_complete:
-        code, detail = Reason.AUDIENCE_NOT_COUNTED, _not_counted(counted)
+        code = Reason.AUDIENCE_NOT_COUNTED
+        detail = (
+            f"There was no time to count its whole audience: of the {counted.looked_at:,} oldest"
+            f" contacts {counted.reachable:,} can be reached. Should the messages left be too few"
+            " for all, it pauses when they are used up."
+        )
     elif counted.reachable == 0:
         code, detail = Reason.NOBODY_REACHABLE, nobody_of(counted.contacts)
     return await broadcasts.move(
@@ -66,14 +71,6 @@ async def schedule(db: Handle, broadcast: Broadcast, counted: CountedAudience) -
         reason_detail=detail,
         wake_at=max(broadcast.send_at or now, now),
         previewed=dict(counted.contacts) if counted.is_complete else None,
-    )
-
-
-def _not_counted(counted: CountedAudience) -> str:
-    return (
-        f"There was no time to count its whole audience: of the {counted.looked_at:,} oldest"
-        f" contacts {counted.reachable:,} can be reached. Should the messages left be too few for"
-        " all, it pauses when they are used up."
     )
 
 

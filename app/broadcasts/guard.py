@@ -118,17 +118,15 @@ def refusal(
         return None
     if room.reason not in PERIODS or (room.left <= 0 and at is None):
         return SendingRefusal(room.reason, WITHOUT_ROOM[room.reason])
-    period = PERIODS[room.reason] if at is None else _period(room.reason, at)
+    period = PERIODS[room.reason]
+    if at is not None:
+        is_of_day = room.reason is Reason.SUPPRESSED_DAILY_LIMIT
+        period = f"on {quotas.day(at)} (UTC)" if is_of_day else f"in {quotas.month(at)} (UTC)"
     if room.left <= 0:
         detail = f"No messages are left {period}: choose another time, or a higher plan."
     else:
         detail = f"{words.format(wanted)}; messages left {period}: {room.left:,}."
     return SendingRefusal(room.reason, detail)
-
-
-def _period(reason: Reason, at: datetime) -> str:
-    is_of_day = reason is Reason.SUPPRESSED_DAILY_LIMIT
-    return f"on {quotas.day(at)} (UTC)" if is_of_day else f"in {quotas.month(at)} (UTC)"
 
 
 async def refusal_to_resume(

@@ -109,9 +109,14 @@ async def _send(process: Process, db: Handle, job: Job, broadcast: Broadcast, tu
         trouble = SendingRefusal(Reason.TEMPLATE_MISSING, "Its template no longer exists.")
         await control.pause_by_itself(process, db, broadcast, trouble)
         return False
-    broadcast = await _gone_on(db, broadcast)
+    now, due_at = await db.now(), broadcast.goes_on_at
+    if broadcast.local_time is not None and due_at is not None and now > due_at + GRACE:
+        # A pause or an outage took longer than local times are still good.
+        whose: RowKey = {"workspace_id": broadcast.workspace_id, "id": broadcast.id}
+        await broadcasts.note(db, **whose, goes_on_at=now, resumed_at=now)
+        broadcast = replace(broadcast, goes_on_at=now, resumed_at=now)
     if not broadcast.is_frozen:
-        begins_at = broadcast.frozen_at or await db.now()
+        begins_at = broadcast.frozen_at or now
         audience = await audiences.of(db, broadcast, template, begins_at=begins_at)
         if audience.unfilled is not None:  # somebody has saved it again
             if audience.unfilled.reason_code is not None:
@@ -124,17 +129,6 @@ async def _send(process: Process, db: Handle, job: Job, broadcast: Broadcast, tu
         if not broadcast.is_frozen and turn % FROZEN_BETWEEN:
             return True
     return await _make(process, db, job, broadcast, template)
-
-
-async def _gone_on(db: Handle, broadcast: Broadcast) -> Broadcast:
-    """The broadcast; after a pause or an outage that took longer than local times are still good,
-    it says when it was resumed."""
-    now, due_at = await db.now(), broadcast.goes_on_at
-    if broadcast.local_time is None or due_at is None or now <= due_at + GRACE:
-        return broadcast
-    whose: RowKey = {"workspace_id": broadcast.workspace_id, "id": broadcast.id}
-    await broadcasts.note(db, **whose, goes_on_at=now, resumed_at=now)
-    return replace(broadcast, goes_on_at=now, resumed_at=now)
 
 
 # --- messages made --------------------------------------------------------------------------------
