@@ -195,7 +195,10 @@ async def _renew(
     in_cookie: bool,
 ) -> SignIn | None:
     now, spent = await db.now(), digest(refresh_token)
-    successor = _successor(process, place, refresh_token)
+    # Always the same after the same one, so that every tab that asks is answered alike; only this
+    # installation can compute it.
+    drawn = process.vault.keyed_hash("refresh successor", refresh_token.encode())[:16].hex()
+    successor = _refresh_token(process, place, drawn)
     session = await sessions.renew(
         db,
         workspace_id=place.workspace_id,
@@ -244,13 +247,6 @@ async def _end_reused(process: Process, db: Handle, where: Where, place: Place) 
         resource_id=place.id,
         after={"reason": "refresh_token_reused"},
     )
-
-
-def _successor(process: Process, place: Place, refresh_token: str) -> str:
-    """Always the same after the same one, so that every tab that asks is answered alike; only
-    this installation can compute it."""
-    drawn = process.vault.keyed_hash("refresh successor", refresh_token.encode())
-    return _refresh_token(process, place, drawn[:16].hex())
 
 
 def _refresh_token(process: Process, place: Place, drawn: str) -> str:

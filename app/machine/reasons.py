@@ -242,3 +242,10 @@ A message's is on its page in the console, and in `GET /messages/:id` as `reason
 
 
 DETAILS: Mapping[str, str] = {reason.value: sentence for reason, sentence in SENTENCES.items()}
+
+
+def resource(code: str | None, detail: str | None) -> dict[str, str | None] | None:
+    """The form that clients see; None for the obvious thing."""
+    if code is None and detail is None:
+        return None
+    return {"code": code, "detail": detail or DETAILS.get(code or "")}

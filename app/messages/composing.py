@@ -107,7 +107,12 @@ async def _gather(process: Process, db: Handle, row: HeldMessage) -> _Ingredient
         return Transition("SUPPRESSED", run.reason_code)
     if run is not None and run.definition_state == "ARCHIVED":
         return Transition("SUPPRESSED", Reason.DEFINITION_ARCHIVED)
-    source = _source(process, row)
+    raw = (
+        row.source.encode()
+        if row.sealed is None
+        else process.vault.decrypt(SEALED, row.sealed, row.workspace_id, row.id)
+    )
+    source = document.parse(raw)
     is_erased = not source  # store/erasure.py
     if is_erased or (contact is None and row.contact_id is not None):
         return Transition("SUPPRESSED", Reason.CONTACT_ERASED)
@@ -146,6 +151,7 @@ async def _compose(
     rendered = recorded or _rendered(
         process, row, content, roots, url, takes_replies=_takes_replies(channel, to)
     )
+    is_marketing_mail = row.channel == "email" and content.category == MARKETING
     message = Message(
         message_key=row.message_key,
         attempt_id=row.attempt_id,
@@ -156,7 +162,7 @@ async def _compose(
         channel=row.channel,
         to=to,
         content={**sender, **rendered.parts},
-        headers=_headers(row, content, url),
+        headers=preferences.headers(url) if is_marketing_mail else {},
         styled=rendered.styled,
     )
     category, topic_id, version = content.category, content.topic_id, content.version
@@ -272,13 +278,6 @@ def _takes_replies(channel: Channel, to: str) -> bool:
     return channel.replies == "all" or addresses.is_american(to)
 
 
-def _headers(row: HeldMessage, content: Unrendered, url: str) -> dict[str, str]:
-    """The headers of mail that nobody has to put up with."""
-    if row.channel != "email" or content.category != MARKETING:
-        return {}
-    return preferences.headers(url)
-
-
 def _sender(process: Process, row: HeldMessage, channel: Channel) -> dict[str, str]:
     """Whom the workspace's mail is from where its content does not say. Mail about accounts is the
     operator's."""
@@ -289,12 +288,6 @@ def _sender(process: Process, row: HeldMessage, channel: Channel) -> dict[str, s
         row.workspace_id, row.workspace_name, row.from_name, row.from_email, row.reply_to
     )
     return senders.of(process.settings, sender, through_operator=through_operator)
-
-
-def _source(process: Process, row: HeldMessage) -> Json:
-    if row.sealed is None:
-        return document.parse(row.source.encode())
-    return document.parse(process.vault.decrypt(SEALED, row.sealed, row.workspace_id, row.id))
 
 
 async def _recorded(process: Process, db: Handle, row: HeldMessage) -> Rendered | None:

@@ -102,15 +102,12 @@ async def read_some(
 async def _read(
     process: Process, job: Job, db: Handle
 ) -> tuple[UnfinishedAttempt | None, datetime, dict[str, str]]:
-    attempt = await outbound_events.unfinished(db, workspace_id=job.workspace_id, id=job.id)
-    chain = {} if attempt is None else await _chain(process, db, attempt)
-    return attempt, await db.now(), chain
-
-
-async def _chain(process: Process, db: Handle, attempt: UnfinishedAttempt) -> dict[str, str]:
-    """The headers that say in which chain the runs are that it starts, and how deep, should it come
-    back to us."""
-    about, workspace_id = document.parse(attempt.data.encode()), attempt.workspace_id
+    workspace_id = job.workspace_id
+    attempt = await outbound_events.unfinished(db, workspace_id=workspace_id, id=job.id)
+    if attempt is None:
+        return None, await db.now(), {}
+    # In which chain the runs are that it starts, and how deep, should it come back to us.
+    about = document.parse(attempt.data.encode())
     depth, root = about.get("depth", 0), about.get("root")
     if about.get("runId") is not None:
         before, root = await new_runs.chain(db, workspace_id=workspace_id, id=about["runId"])
@@ -118,7 +115,7 @@ async def _chain(process: Process, db: Handle, attempt: UnfinishedAttempt) -> di
     headers = {chains.DEPTH: str(depth)}
     if root is not None:
         headers[chains.CHAIN] = chains.chain_token(process.vault, workspace_id, root)
-    return headers
+    return attempt, await db.now(), headers
 
 
 def _request(

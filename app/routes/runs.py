@@ -9,8 +9,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from app.errors import Problem
-from app.machine import description, document
-from app.machine.reasons import DETAILS
+from app.machine import description, document, reasons
 from app.outbound import chains
 from app.routes import automations, workflows
 from app.routes.definitions import DefinitionKind
@@ -141,7 +140,13 @@ async def show(call: Call) -> Response:
     """Every step with its reasons, the operands of its decisions, and the current status of each
     message."""
     row = await _found(call)
-    return reply.ok(await _resource(call, row, _trigger(call, row)))
+    body = bytes(row.body)
+    job = Job(call.member.workspace_id, document.rewritten, (body,), same=lambda: [row.id])
+    try:
+        trigger = call.process.compute.here(job, large=len(body) > LARGE)
+    except Unfinished:
+        trigger = document.as_it_came(body)
+    return reply.ok(await _resource(call, row, trigger))
 
 
 async def cancel(call: Call) -> Response:
@@ -150,7 +155,9 @@ async def cancel(call: Call) -> Response:
     row = await _found(call)
     await run_control.cancel(call.process, call.db, call.member.workspace_id, row)
     # Who cancels waits for nothing that is to be computed, and is never refused for it.
-    cancelled = await _resource(call, await _found(call), _trigger_at_once(row))
+    body = bytes(row.body)
+    trigger = document.as_it_came(body) if len(body) > LARGE else document.rewritten(body)
+    cancelled = await _resource(call, await _found(call), trigger)
     if row.finished_at is None:
         after = {"status": cancelled["status"]}
         await call.note("run.cancelled", row.id, {"status": row.status}, after)
@@ -234,22 +241,8 @@ def _receipt(run_id: str, contact_id: str) -> Response:
     return reply.accepted({"runId": run_id, "contactId": contact_id})
 
 
-def _trigger(call: Call, row: runs.WholeRun) -> str:
-    """The trigger's body as JSON is written; as it came if that takes too long. Raises Heavy."""
-    body = bytes(row.body)
-    job = Job(call.member.workspace_id, document.rewritten, (body,), same=lambda: [row.id])
-    try:
-        return call.process.compute.here(job, large=len(body) > LARGE)
-    except Unfinished:
-        return document.as_it_came(body)
-
-
-def _trigger_at_once(row: runs.WholeRun) -> str:
-    body = bytes(row.body)
-    return document.as_it_came(body) if len(body) > LARGE else document.rewritten(body)
-
-
 async def _resource(call: Call, row: runs.WholeRun, trigger: str) -> dict[str, Any]:
+    """`trigger` is its body as JSON is written, or as it came if that takes too long."""
     of = {"workspace_id": call.member.workspace_id, "run_id": row.id}
     steps = await run_steps.of_run(call.db, **of)
     sends = any(step.kind == "send_message" for step in steps)
@@ -289,10 +282,7 @@ class Reasoned(Protocol):
 
 def reason(row: Reasoned) -> dict[str, Any] | None:
     """The reason, when it is not the obvious thing."""
-    code, detail = row.reason_code, row.reason_detail
-    if code is None and detail is None:
-        return None
-    return {"code": code, "detail": detail or DETAILS.get(code or "")}
+    return reasons.resource(row.reason_code, row.reason_detail)
 
 
 def _start_route(kind: DefinitionKind) -> Endpoint:

@@ -18,10 +18,9 @@ from app.definitions.activation import Draft
 from app.definitions.findings import Subject
 from app.errors import FieldError, Problem
 from app.intake import lookup
-from app.machine import description, document, reentry
+from app.machine import description, document, reasons, reentry
 from app.machine.program import Finding as Found
 from app.machine.program import Json
-from app.machine.reasons import DETAILS
 from app.machine.reentry import Entry
 from app.routes import automations, workflows
 from app.routes.definition_shapes import Finding, WritableAutomation, WritableWorkflow
@@ -353,7 +352,7 @@ def _answered(given: Given, found: list[Found], trace: Trace | None) -> dict[str
         "end": trace
         and {
             "status": trace.end.status,
-            "reason": _reason(trace.end.code, trace.end.detail),
+            "reason": reasons.resource(trace.end.code, trace.end.detail),
             "at": trace.end.at,
         },
         "contact": trace and trace.contact,
@@ -368,7 +367,7 @@ def _step(passage: Passage) -> dict[str, Any]:
         "kind": passage.kind,
         "visit": passage.visit,
         "status": passage.status,
-        "reason": _reason(passage.code, passage.detail),
+        "reason": reasons.resource(passage.code, passage.detail),
         "port": passage.port,
         "output": passage.output,
         "message": sent
@@ -385,12 +384,6 @@ def _step(passage: Passage) -> dict[str, Any]:
         "enteredAt": passage.entered_at,
         "leftAt": passage.left_at,
     }
-
-
-def _reason(code: str | None, detail: str | None) -> dict[str, Json] | None:
-    if code is None and detail is None:
-        return None
-    return {"code": code, "detail": detail or DETAILS.get(code or "")}
 
 
 _ELSEWHERE = ("contactId", "definition")
