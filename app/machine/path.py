@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from itertools import islice
-from typing import Final
+from typing import Final, TypeAlias
 
 from app.machine.program import Json
 from app.machine.spelling import Pairs, alike, pairs
 from app.machine.text import UNSTORABLE
+
+Segments: TypeAlias = tuple[str | int, ...]
 
 SEGMENTS = 32
 CHARACTERS = 512
@@ -142,7 +144,12 @@ def near(
     When some of the values `fit`, only theirs; so many of the nearest are asked.
     """
     wanted = _likeness(str(path))
-    there = ((str(leaf), value) for leaf, value in _leaves(document) if leaf != path)
+    leaves = (
+        (Path(segments), value)
+        for segments, value in leaves_of(document, nodes=NODES)
+        if value not in (None, "") and not isinstance(value, dict | list)
+    )
+    there = ((str(leaf), value) for leaf, value in leaves if leaf != path)
     ranked = sorted(
         ((text, value) for text, value in there if len(text) <= CHARACTERS),
         key=lambda one: -sum(map(alike, wanted, _likeness(one[0]))),  # in path and in name
@@ -151,23 +158,26 @@ def near(
     return list(islice(fitting, limit)) or [text for text, _ in ranked[:limit]]
 
 
-def _leaves(document: Json) -> Iterator[tuple[Path, Json]]:
-    """Paths to values that say something, breadth first, over the first NODES nodes."""
-    waiting: deque[tuple[tuple[str | int, ...], Json]] = deque([((), document)])
-    left = NODES
+def leaves_of(
+    document: Json, *, nodes: int, items: int | None = None
+) -> Iterator[tuple[Segments, Json]]:
+    """The values that are not looked into, breadth first: those that hold no others, and what lies
+    too deep, or beyond so many nodes. Of an array the first `items` are looked at."""
+    waiting: deque[tuple[Segments, Json]] = deque([((), document)])
+    left = nodes
     while waiting:
         segments, value = waiting.popleft()
         found: Iterable[tuple[str | int, Json]] = ()
         if isinstance(value, dict):
             found = ((key, child) for key, child in value.items() if len(key) <= CHARACTERS)
         elif isinstance(value, list):
-            found = enumerate(value)
+            found = enumerate(islice(value, items))
         children = list(islice(found, left))
         left -= len(children)
-        if len(segments) < SEGMENTS:
+        if children and len(segments) < SEGMENTS:
             waiting.extend(((*segments, key), child) for key, child in children)
-        if segments and value not in (None, "") and not isinstance(value, dict | list):
-            yield Path(segments), value
+        elif segments:
+            yield segments, value
 
 
 def _likeness(text: str) -> tuple[Pairs, Pairs]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeAlias
 
 from app.machine import document
-from app.machine.path import CHARACTERS, SEGMENTS, Path
+from app.machine.path import CHARACTERS, Path, Segments, leaves_of
 from app.machine.program import Json
 
 NODES = 1_000  # looked at in one body, the shallow ones first
@@ -18,7 +18,6 @@ PATHS = 500  # shown
 EXAMPLE = 200  # characters
 TOGETHER = 4 * 1024 * 1024  # bytes of all bodies
 
-Segments: TypeAlias = tuple[str | int, ...]
 Values: TypeAlias = Mapping[int, Json]  # by the number of the body, the newest is 0
 
 
@@ -102,31 +101,12 @@ def read(bodies: Iterable[Json]) -> Sample:
     count = 0
     for number, body in enumerate(bodies):
         count += 1
-        for segments, value in _leaves(body):
-            found.setdefault(segments, {})[number] = value
+        for segments, value in leaves_of(body, nodes=NODES, items=ITEMS):
+            # All that a message can print: of objects and arrays the empty ones.
+            holds_others = value and isinstance(value, dict | list)
+            if not holds_others and len(str(Path(segments))) <= CHARACTERS:
+                found.setdefault(segments, {})[number] = value
     return Sample(count, found)
-
-
-def _leaves(body: Json) -> Iterator[tuple[Segments, Json]]:
-    """The leaves that a message can print: all but objects and arrays; those only when they are
-    empty."""
-    waiting: deque[tuple[Segments, Json]] = deque([((), body)])
-    left = NODES
-    while waiting:
-        segments, value = waiting.popleft()
-        found: Iterable[tuple[str | int, Json]] = ()
-        if isinstance(value, dict):
-            found = ((key, child) for key, child in value.items() if len(key) <= CHARACTERS)
-        elif isinstance(value, list):
-            found = enumerate(value[:ITEMS])
-        children = list(islice(found, left))
-        left -= len(children)
-        if children and len(segments) < SEGMENTS:
-            waiting.extend(((*segments, key), child) for key, child in children)
-        elif value and isinstance(value, dict | list):  # too deep, or beyond what is looked at
-            continue
-        elif segments and len(str(Path(segments))) <= CHARACTERS:
-            yield segments, value
 
 
 # --- arrays ---------------------------------------------------------------------------------------
