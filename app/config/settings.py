@@ -125,6 +125,10 @@ class Settings:
         return self.environment == "production"
 
     @property
+    def is_https(self) -> bool:
+        return self.base_url.startswith("https:")
+
+    @property
     def sqlite(self) -> bool:
         return self.database_url.startswith("sqlite:")
 

@@ -16,7 +16,7 @@ from app.definitions import credentials, inspection, portable, starts, watching
 from app.errors import FieldError
 from app.machine import check, document, occasions
 from app.machine.nodes.wait_for import SEGMENTS
-from app.machine.program import Finding, Json
+from app.machine.program import Finding, Json, warning
 from app.messages import providers
 from app.process import Process
 from app.runtime.compute import Job
@@ -147,7 +147,7 @@ async def _of_trigger(process: Process, db: Handle, subject: Subject) -> list[Fi
         found.append(Finding("secret_missing", "/trigger/signingSecret", message))
     if 0 < length < SHORT_SECRET:
         message = f"A signing secret under {SHORT_SECRET} characters can be guessed."
-        found.append(_warning("short_secret", "/trigger/signingSecret", message))
+        found.append(warning("short_secret", "/trigger/signingSecret", message))
     return found
 
 
@@ -167,7 +167,7 @@ def in_trigger(trigger: Mapping[str, Json]) -> Iterator[Finding]:
         yield Finding("field_missing", "/trigger/field", message)
     if source == "date" and trigger.get("repeat") and trigger.get("reentry") == "once":
         message = "A contact goes through once, so only its first date starts a run that goes on."
-        yield _warning("repeats_once", "/trigger/reentry", message)
+        yield warning("repeats_once", "/trigger/reentry", message)
     if source == "schedule" and bool(trigger.get("rrule")) == bool(trigger.get("cron")):
         message = "Say when, by either a rrule or a cron line."
         yield Finding("schedule_missing", "/trigger/rrule", message)
@@ -179,7 +179,7 @@ def in_trigger(trigger: Mapping[str, Json]) -> Iterator[Finding]:
         yield Finding("lookup_missing", "/trigger/contactLookup", message)
     if source == "inbound_webhook" and lookup == "contact_id" and trigger.get("createContact"):
         message = "A contact cannot be created from an id alone; an unknown id answers 404."
-        yield _warning("create_without_address", "/trigger/createContact", message)
+        yield warning("create_without_address", "/trigger/createContact", message)
 
 
 async def _of_schedule(db: Handle, subject: Subject) -> list[Finding]:
@@ -228,9 +228,9 @@ async def _of_segment(db: Handle, subject: Subject) -> list[Finding]:
             message = "There is no such segment in this workspace."
             found.append(Finding("segment_unknown", pointer, message))
         elif existing[id].kind == "frozen" and pointer != unasked:
-            found.append(_warning("segment_frozen", pointer, FROZEN))
+            found.append(warning("segment_frozen", pointer, FROZEN))
         if id in existing and existing[id].reason_code is not None:
-            found.append(_warning("work_given_up", pointer, SEGMENT_GIVEN_UP))
+            found.append(warning("work_given_up", pointer, SEGMENT_GIVEN_UP))
     return found
 
 
@@ -242,7 +242,7 @@ async def of_watch(db: Handle, workspace_id: str, row: definitions.Definition) -
         return []
     what = f"The work on its {row.trigger_config['source']}"
     message = f"{what} was given up, so it starts no runs: pause it and activate it again."
-    return [_warning("work_given_up", "/trigger", message)]
+    return [warning("work_given_up", "/trigger", message)]
 
 
 async def signing_secret(process: Process, db: Handle, workspace_id: str, id: str) -> str | None:
@@ -282,7 +282,7 @@ def _of_steps(
         channel = part.node.config.get("channel")
         if channel is not None and channel not in able:
             message = f"No provider is set up for {channel}: until then its messages fail."
-            yield _warning("channel_not_configured", f"{part.config_pointer}/channel", message)
+            yield warning("channel_not_configured", f"{part.config_pointer}/channel", message)
     for part in compiled.parts:
         url = part.node.config.get("url") if part.node.kind == "http_request" else None
         target = url and _literal_target(url.source)
@@ -291,7 +291,7 @@ def _of_steps(
                 "This address is not on the public internet, so the call is refused, unless the"
                 " operator allows it (EGRESS_ALLOW)."
             )
-            yield _warning("private_address", f"{part.config_pointer}/url", message)
+            yield warning("private_address", f"{part.config_pointer}/url", message)
 
 
 async def about_topic(
@@ -332,7 +332,3 @@ _SERVER = re.compile(
     r"(?P<scheme>https?)://(?:[^/?#@{}]*@)?(?P<host>\[[0-9a-f:.]+\]|[^/?#:{}@]+)(?::(?P<port>\d{1,5}))?(?=[/?#]|$)",
     re.IGNORECASE | re.ASCII,
 )
-
-
-def _warning(code: str, pointer: str, message: str) -> Finding:
-    return Finding(code, pointer, message, severity="warning")

@@ -11,7 +11,7 @@ from app.machine.categories import MARKETING
 from app.machine.fields import Place
 from app.machine.lint import Read, Review
 from app.machine.path import Path
-from app.machine.program import Finding, Json, Part
+from app.machine.program import Finding, Json, Part, warning
 from app.messages import footers
 
 
@@ -97,7 +97,7 @@ def _adding_its_trigger(trigger: Mapping[str, Json], parts: Iterable[Part]) -> I
         tag = part.node.config.get("tag")
         if wanted and part.node.kind == "add_tag" and tag and tag.source.strip() == wanted:
             message = "This tag is what starts a run: should the contact lose it, it begins again."
-            yield _warning("tag_starts_again", f"{part.config_pointer}/tag", message)
+            yield warning("tag_starts_again", f"{part.config_pointer}/tag", message)
 
 
 def _defaults(trigger: Mapping[str, Json]) -> Iterator[Read]:
@@ -151,7 +151,7 @@ def _marketing(
 
 
 def _footer_added(pointer: str) -> Finding:
-    return _warning("footer_added", pointer, footers.ADDED)
+    return warning("footer_added", pointer, footers.ADDED)
 
 
 def postal_address_missing(pointer: str) -> Finding:
@@ -160,8 +160,4 @@ def postal_address_missing(pointer: str) -> Finding:
         "Marketing mail has to show where its sender is, and the workspace has no postalAddress:"
         " PATCH /settings/workspace."
     )
-    return _warning("postal_address_missing", pointer, message)
-
-
-def _warning(code: str, pointer: str, message: str) -> Finding:
-    return Finding(code, pointer, message, severity="warning")
+    return warning("postal_address_missing", pointer, message)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from app.database.db import Handle
 from app.definitions import inspection
 from app.machine import check
-from app.machine.program import Finding
+from app.machine.program import Finding, warning
 from app.process import Process
 from app.runtime.compute import Job
 from app.store import definition_starts
@@ -49,7 +49,7 @@ async def find(
             found.append(Finding("start_loop", start.pointer, message))
         elif target.state != "ACTIVE":
             message = f"It is {target.state}, so nothing will be started until it is ACTIVE."
-            found.append(Finding("start_inactive", start.pointer, message, severity="warning"))
+            found.append(warning("start_inactive", start.pointer, message))
     return found
 
 

@@ -20,7 +20,7 @@ from app.machine.fields import Liquid, Place, quote
 from app.machine.liquid.values import followed
 from app.machine.nodes import NODES
 from app.machine.path import MISSING, Path
-from app.machine.program import Finding, Json, Node, Part, Program
+from app.machine.program import Finding, Json, Node, Part, Program, warning
 from app.machine.spelling import nearest
 
 Fact: TypeAlias = tuple[str, str]  # ("output", a node's id) | ("address", email or phone)
@@ -110,7 +110,7 @@ def _many_starts(program: Program, parts: Sequence[Part]) -> Iterator[Finding]:
         " with those that they start in turn."
     )
     if pointer:
-        yield _warning("many_starts", pointer, message)
+        yield warning("many_starts", pointer, message)
 
 
 def _most_starts(program: Program) -> dict[str, int]:
@@ -158,11 +158,11 @@ def _on_some_path(
                 message = f"{name} leaves no output: no {node.kind} does."
             else:
                 message = f"Some path comes here without an output of {name}."
-            yield _warning("output_missing", read.pointer, message)
+            yield warning("output_missing", read.pointer, message)
     needed = ADDRESS_FIELD.get(part.node.config.get("channel", ""))
     if needed and "to" not in part.node.config and ("address", needed) not in known:
         message = f"Some path comes here with a contact that may have no {needed}."
-        yield _warning("address_uncertain", f"{part.config_pointer}/channel", message)
+        yield warning("address_uncertain", f"{part.config_pointer}/channel", message)
 
 
 def unseen(reads: Iterable[Read], bodies: Sequence[Json]) -> Iterator[Finding]:
@@ -173,7 +173,7 @@ def unseen(reads: Iterable[Read], bodies: Sequence[Json]) -> Iterator[Finding]:
         if root == "trigger" and rest and not any(have):
             lately = f"the last {len(bodies)} bodies" if len(bodies) > 1 else "the last body"
             message = f"{quote(str(read.path))} is nowhere in {lately} that came in."
-            yield _warning("trigger_unseen", read.pointer, message)
+            yield warning("trigger_unseen", read.pointer, message)
 
 
 def _fields_unknown(reads: Iterable[Read]) -> Iterator[Finding]:
@@ -187,7 +187,7 @@ def _fields_unknown(reads: Iterable[Read]) -> Iterator[Finding]:
             message = (
                 f"There is no {quote(str(read.path))}: {root} has {', '.join(known)}{own}.{meant}"
             )
-            yield _warning("field_unknown", read.pointer, message)
+            yield warning("field_unknown", read.pointer, message)
 
 
 def _in_configuration(part: Part) -> Iterator[Finding]:
@@ -199,19 +199,15 @@ def _in_configuration(part: Part) -> Iterator[Finding]:
         for value in leaf.value if isinstance(leaf.value, list) else [leaf.value]:
             if isinstance(value, str) and ("{{" in value or "{%" in value):
                 message = f"{quote(value)} is compared as it stands: no Liquid is rendered here."
-                yield _warning("value_not_rendered", place.at("value").pointer, message)
+                yield warning("value_not_rendered", place.at("value").pointer, message)
                 break
     if "timeout" in NODES[part.node.kind].fields and "timeout" not in config:
         message = "Without a timeout a run may wait here for ever."
-        yield _warning("no_timeout", at.at("timeout").pointer, message)
+        yield warning("no_timeout", at.at("timeout").pointer, message)
     if part.node.kind == "http_request":
         for keys, name in dict.fromkeys(exposed(config)):
             message = f"{quote(name)} can be read here by every member; in `headers` it is sealed."
-            yield _warning("credential_exposed", at.at(*keys).pointer, message)
-
-
-def _warning(code: str, pointer: str, message: str) -> Finding:
-    return Finding(code, pointer, message, severity="warning")
+            yield warning("credential_exposed", at.at(*keys).pointer, message)
 
 
 # --- what is read -------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ class Outline:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fault or doubt in a definition.
+    """A fault or warning in a definition.
 
     `pointer` is a JSON pointer (RFC 6901) into the definition's own body (`/steps/2/templateId`,
     `/graph/nodes/0/data/duration`). `draft` findings refuse even a draft (types, unknown
@@ -73,6 +73,11 @@ class Finding:
     severity: Literal["error", "warning"] = "error"
     draft: bool = False
     limit: bool = False
+
+
+def warning(code: str, pointer: str, message: str) -> Finding:
+    """A finding that stops nothing."""
+    return Finding(code, pointer, message, severity="warning")
 
 
 # --- what drives a step -----------------------------------------------------------------------

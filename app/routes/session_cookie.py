@@ -30,7 +30,7 @@ def wanted(call: Call, session: InCookie) -> bool:
 
 def require_safe(settings: Settings) -> None:
     """Plain http would show the cookie to the network. Raises Problem `invalid`."""
-    if not (_is_secure(settings) or _is_local(settings)):
+    if not (settings.is_https or _is_local(settings)):
         raise Problem(
             "invalid",
             "A session in a cookie needs https: the operator sets BASE_URL to an https address.",
@@ -81,7 +81,7 @@ def _set(call: Call, response: Response, value: str, seconds: int) -> None:
         value,
         max_age=seconds,
         path="/",
-        secure=_is_secure(settings),
+        secure=settings.is_https,
         httponly=True,
         samesite="strict",
     )
@@ -90,13 +90,9 @@ def _set(call: Call, response: Response, value: str, seconds: int) -> None:
 def _name(settings: Settings) -> str:
     """No subdomain and no plain http can set what begins with __Host- (RFC 6265bis §4.1.3). Cookies
     know no ports, so each service of one machine has a name of its own."""
-    if _is_secure(settings):
+    if settings.is_https:
         return "__Host-tidings-session"
     return f"tidings-session-{urlsplit(settings.base_url).port or 80}"
-
-
-def _is_secure(settings: Settings) -> bool:
-    return settings.base_url.startswith("https:")
 
 
 def _is_local(settings: Settings) -> bool:

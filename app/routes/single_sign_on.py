@@ -152,11 +152,7 @@ async def show_single_sign_on(call: Call) -> Response:
 
 def _cookie(settings: Settings, place: str) -> str:
     """No subdomain and no plain http can set what begins with __Secure- (RFC 6265bis §4.1.3)."""
-    return f"{'__Secure-' if _secure(settings) else ''}tidings-sign-in-{place}"
-
-
-def _secure(settings: Settings) -> bool:
-    return settings.base_url.startswith("https:")
+    return f"{'__Secure-' if settings.is_https else ''}tidings-sign-in-{place}"
 
 
 def _keep(settings: Settings, response: Response, cookie: str, value: str, seconds: int) -> None:
@@ -167,7 +163,7 @@ def _keep(settings: Settings, response: Response, cookie: str, value: str, secon
         value,
         max_age=seconds,
         path=f"{urlsplit(settings.base_url).path}/auth/oidc",
-        secure=_secure(settings),
+        secure=settings.is_https,
         httponly=True,
         samesite="lax",
     )
