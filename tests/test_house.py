@@ -162,11 +162,26 @@ def test_on_the_way_of_a_message_each_definition_names_the_next() -> None:
     assert jumps <= 3
 
 
+def test_in_the_other_walks_each_definition_is_named_by_one_before_it() -> None:
+    """But where a claim leads."""
+    text = (ROOT / "docs/architecture.md").read_text().partition("## Walks")[2]
+    unnamed = []
+    for walk in re.findall(r"\*\*[^*]+\*\* *[^(`]*\(\d+\): (.+?)\.\s", text, re.DOTALL)[3:]:
+        module, met = "", set[str]()
+        for arrow, step in re.findall(r"(\S*)\s`([^`]+)`", f"⇢ {walk}"):
+            module = step.partition(".")[0] if "/" in step else module
+            name = step.rpartition(".")[2]
+            if arrow != "⇢" and name not in met:
+                unnamed.append(f"{arrow} {module}.{name}")
+            met |= names_from(module, name)
+    assert unnamed == []
+
+
 @pytest.mark.parametrize(
     ("lists", "length", "sentence"),
     [
         (2, 20, "that is twenty from the webhook"),
-        (3, 31, "with the next list thirty-one until the message is SENT"),
+        (3, 32, "with the next list thirty-two until the message is SENT"),
     ],
 )
 def test_the_way_of_a_message_is_as_long_as_the_architecture_says(
