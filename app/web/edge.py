@@ -83,8 +83,9 @@ class Edge:
         self.trusted_hops = settings.trusted_hops
         self.max_body_bytes = settings.max_body_bytes
         self.always = [(b"x-content-type-options", b"nosniff")]
-        if settings.base_url.startswith("https:"):
+        if settings.is_https:
             self.always.append((b"strict-transport-security", b"max-age=31536000"))
+        self._looks_for_http = settings.is_https and settings.trusted_hops > 0
         self.cors_origins = frozenset(origin.encode() for origin in settings.cors_origins)
         self.body_seconds = body_seconds
         self.bodies = Bodies(self.max_body_bytes, self.metrics)
@@ -94,6 +95,20 @@ class Edge:
             await _Exchange(self, scope, receive, send).run()
         else:
             await self.app(scope, receive, send)
+
+    def look_for_http(self, forwarded: Sequence[bytes]) -> None:
+        """Log, once, that our proxy takes requests over plain http. They are served all the same: a
+        proxy that writes its own scheme there would have every webhook refused, and every browser
+        redirected for ever."""
+        if self._looks_for_http and client_scheme(forwarded, self.trusted_hops) == "http":
+            self._looks_for_http = False
+            log.warning(
+                "a request came over plain http",
+                header="X-Forwarded-Proto: http",
+                advice="BASE_URL is https: let the proxy redirect http there, for what is sent by"
+                " http, keys too, can be read on the way; or, if no client uses it, let the proxy"
+                " write the client's scheme in this header, not its own",
+            )
 
 
 class _Exchange:
@@ -136,6 +151,7 @@ class _Exchange:
     async def run(self) -> None:
         structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(request_id=self._request_id)
+        self._edge.look_for_http(self._headers[b"x-forwarded-proto"])
         try:
             refuse_ambiguous(self._scope, self._headers)
             await self._edge.app(self._scope, self.receive, self.send)
@@ -289,6 +305,7 @@ NONE: Headers = dict.fromkeys(
         b"origin",
         b"transfer-encoding",
         b"x-forwarded-for",
+        b"x-forwarded-proto",
         b"x-request-id",
     ),
     (),
@@ -331,6 +348,13 @@ def client_address(
         if address:
             return address
     return (_address(client[0]) or client[0]) if client else "unknown"
+
+
+def client_scheme(forwarded: Sequence[bytes], trusted_hops: int) -> str:
+    """Behind proxies, the scheme that the client spoke; most of them replace the header, and some
+    append to it as to X-Forwarded-For."""
+    entries = forwarded[0].decode("latin-1").split(",") if forwarded else [""]
+    return entries[-trusted_hops:][0].strip().lower()
 
 
 _IPV4 = re.compile(r"(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}", re.ASCII)

@@ -508,6 +508,35 @@ async def test_a_service_on_https_is_never_asked_in_the_clear_again() -> None:
                 assert response.headers.get("Strict-Transport-Security") == text
 
 
+@pytest.mark.parametrize(
+    ("base_url", "hops", "forwarded", "is_logged"),
+    [
+        ("https://tidings.test", 1, "http", True),
+        ("https://tidings.test", 1, "HTTPS, HTTP", True),  # what stands further left, anybody sent
+        ("https://tidings.test", 2, "http, https", True),
+        ("https://tidings.test", 2, "http", True),  # the inner one has replaced it
+        ("https://tidings.test", 1, "https", False),
+        ("https://tidings.test", 1, "http, https", False),
+        ("https://tidings.test", 2, "https, http", False),
+        ("https://tidings.test", 1, "", False),
+        ("https://tidings.test", 1, None, False),  # a probe's
+        ("https://tidings.test", 0, "http", False),  # nobody's word
+        ("http://tidings.test", 1, "http", False),
+    ],
+)
+async def test_what_comes_over_plain_http_behind_a_proxy_is_served_and_logged_once(
+    base_url: str, hops: int, forwarded: str | None, is_logged: bool, records: Records
+) -> None:
+    settings = wire.settings(BASE_URL=base_url, TRUSTED_HOPS=hops)
+    edge = Edge(router([Route("/ignore", ignore)]), settings)
+    headers = {} if forwarded is None else {"X-Forwarded-Proto": forwarded}
+    async with wire.serving(edge) as here, here.client() as client:
+        for _ in range(3):
+            assert (await client.get("/ignore", headers=headers)).text == "ignored"
+    logged = [line for line in records() if line["level"] == "warning"]
+    assert [line["header"] for line in logged] == ["X-Forwarded-Proto: http"] * is_logged
+
+
 @pytest.mark.parametrize("target", ["http://evil.test/ignore", "HTTPS://evil.test:1/ignore?a=/b"])
 async def test_an_absolute_target_names_the_same_as_its_path(
     target: str, connection: Connection
