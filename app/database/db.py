@@ -32,6 +32,8 @@ fails.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -53,6 +55,7 @@ from app.database.engine import (
 from app.database.handle import ConnectedHandle, Handle
 from app.database.ids import new_id
 from app.database.migrations import CREATE_TABLE, Section, pending, sections
+from app.errors import Deadlocked
 
 __all__ = [
     "Database",
@@ -67,7 +70,11 @@ __all__ = [
     "outstanding",
 ]
 
+log = logging.getLogger(__name__)
+
 DEADLINES = Deadlines()
+TRIES = 10  # of a section that meets deadlocks: each has held up the traffic for a second or two
+PAUSE_SECONDS = 1.0  # between two of them, in which the traffic goes on
 ENGINES: Mapping[str, Engine] = {
     "postgres": "postgresql",
     "postgresql": "postgresql",
@@ -207,7 +214,7 @@ async def migrate(database: Database, schema: str) -> list[str]:
     """
     found = sections(schema)
     applied: list[str] = []
-    while number := await _apply_next(database, found):
+    while number := await _apply_through_deadlocks(database, found):
         applied.append(number)
     async with database.write() as db:
         await db.use(lambda link: link.begin_section())
@@ -222,6 +229,19 @@ async def migrate(database: Database, schema: str) -> list[str]:
 async def outstanding(db: Handle, schema: str) -> list[str]:
     """The sections that `migrate` would apply."""
     return [section.number for section in await _left(db, sections(schema))]
+
+
+async def _apply_through_deadlocks(database: Database, found: Sequence[Section]) -> str | None:
+    """A section that changes two tables may hold the one that a live transaction wants next, and
+    want the one that it has. The section is undone, and may fit in between the next time."""
+    for number in range(1, TRIES):
+        try:
+            return await _apply_next(database, found)
+        except Deadlocked as error:
+            extra = {"tries": number, "error": str(error.__cause__)}
+            log.warning("a section met a deadlock, and is tried again", extra=extra)
+            await asyncio.sleep(PAUSE_SECONDS)
+    return await _apply_next(database, found)
 
 
 async def _apply_next(database: Database, found: Sequence[Section]) -> str | None:

@@ -13,10 +13,11 @@ from urllib.parse import quote, urlsplit
 import asyncpg
 import pytest
 
+from app.database import db as database_module
 from app.database.db import Database, Deadlines, RequestTimeouts, migrate
 from app.database.engine import Remark
 from app.database.postgres import OLDER_KEYS
-from app.errors import CommitUnknown, Contended, DiskFull, Duplicate, Unavailable
+from app.errors import CommitUnknown, Contended, Deadlocked, DiskFull, Duplicate, Unavailable
 from tests import servers
 from tests.database.tables import TABLES
 from tests.proxy import Proxy, proxy_before
@@ -166,7 +167,7 @@ async def test_a_deadlock_is_unavailable_for_one_and_nothing_to_the_other(
             await db.execute("UPDATE counters SET value = 1 WHERE id = :id", id=second)
 
     outcomes = await asyncio.gather(update("a", "b"), update("b", "a"), return_exceptions=True)
-    assert {type(outcome) for outcome in outcomes} == {Contended, type(None)}
+    assert {type(outcome) for outcome in outcomes} == {Deadlocked, type(None)}
 
 
 # --- lost connections -----------------------------------------------------------------------------
@@ -476,7 +477,7 @@ async def test_too_many_connections_are_unavailable(
         ("57P03", Unavailable),
         ("08006", Unavailable),
         ("40001", Contended),
-        ("40P01", Contended),
+        ("40P01", Deadlocked),
         ("22012", asyncpg.DivisionByZeroError),
         ("23502", asyncpg.NotNullViolationError),
     ],
@@ -648,6 +649,60 @@ async def test_a_server_that_may_lose_commits_is_told_in_sentences(database: Dat
         "synchronous_commit",
         "full_page_writes",
     ]
+
+
+# --- a section beside live traffic ----------------------------------------------------------------
+
+HOT = """
+-- section 0001: two tables
+CREATE TABLE a (id TEXT PRIMARY KEY);
+CREATE TABLE b (id TEXT PRIMARY KEY);
+"""
+BOTH = """
+-- section 0002: a column in each
+ALTER TABLE a ADD COLUMN nickname TEXT;
+ALTER TABLE b ADD COLUMN nickname TEXT;
+"""
+WAITS = "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE relation = 'b'::regclass AND NOT granted)"
+COLUMNS = "SELECT table_name FROM information_schema.columns WHERE column_name = 'nickname'"
+
+
+@pytest.mark.parametrize("deadlocks", [1, 2])
+async def test_a_section_that_meets_a_deadlock_is_tried_again_so_often(
+    connect: Connect,
+    postgres_server: servers.PostgresServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    deadlocks: int,
+) -> None:
+    """It holds the one table and wants the other, which a live transaction has; then that wants the
+    first."""
+    monkeypatch.setattr(database_module, "TRIES", 2)
+    url = await servers.new_database(postgres_server.url, HOT)
+    database = await connect(url)
+    live, onlooker = await asyncpg.connect(url), await asyncpg.connect(url)
+    migrating: asyncio.Task[list[str]] | None = None
+    for number in range(deadlocks):
+        async with asyncio.timeout(10), live.transaction():
+            await live.execute("SET LOCAL deadlock_timeout = '1h'")  # it finds none itself
+            await live.execute("INSERT INTO b (id) VALUES ($1)", str(number))
+            migrating = migrating or asyncio.create_task(migrate(database, HOT + BOTH))
+            while not await onlooker.fetchval(WAITS):
+                await asyncio.sleep(0.01)
+            await live.execute("INSERT INTO a (id) VALUES ($1)", str(number))
+    assert migrating is not None
+    await asyncio.wait([migrating])
+    tries = [line for line in caplog.messages if line.startswith("a section met a deadlock")]
+    assert len(tries) == 1
+    changed = sorted(name for (name,) in await onlooker.fetch(COLUMNS))
+    if deadlocks == 1:
+        assert (migrating.result(), changed) == (["0002"], ["a", "b"])
+    else:
+        assert isinstance(migrating.exception(), Deadlocked)
+        assert changed == []
+    assert await onlooker.fetchval("SELECT count(*) FROM a") == deadlocks
+    await live.close()
+    await onlooker.close()
 
 
 # --- keys that are older than another index -------------------------------------------------------
