@@ -356,7 +356,7 @@ CREATE TABLE segments (
     created_at    TIMESTAMPTZ NOT NULL,
     updated_at    TIMESTAMPTZ NOT NULL,
     -- A filter that is new is judged for everybody by the segment's job: for contacts up to fill_to,
-    -- so far up to filled_up_to.
+    -- so far up to filled_up_to. The second look half a minute later sets fill_to to its own end.
     state         TEXT NOT NULL,                  -- filling | filled | removing
     saved_at      TIMESTAMPTZ NOT NULL,           -- the filter
     starts        BOOLEAN NOT NULL,               -- whoever the fill finds has entered

@@ -302,19 +302,21 @@ def _questions(
 
 async def _recheck(db: Handle, segment: Segment, job: Job) -> None:
     """Have the next of those judged who were being created when the filter was saved."""
-    # Our clock may be ahead of theirs; and one that was ahead of all has made ids beyond `fill_to`.
-    moved = max(await db.now() - datetime.now(UTC), timedelta(0))
-    first = first_id("con", segment.saved_at - RECHECKED_FROM, moved)
-    after = first if segment.rechecked_up_to is None else segment.rechecked_up_to
-    ids = await segment_members.contacts_after(
-        db, workspace_id=job.workspace_id, after=after, limit=CHUNK
-    )
+    whose: WorkspaceKey = {"workspace_id": job.workspace_id}
+    if segment.rechecked_up_to is None:
+        # Our clock may be ahead of theirs; and one that was ahead of all has made ids beyond
+        # `fill_to`. Whoever is created from now on, for hours by an import, is judged by that.
+        moved = max(await db.now() - datetime.now(UTC), timedelta(0))
+        after = first_id("con", segment.saved_at - RECHECKED_FROM, moved)
+        newest = await segment_fills.newest_contact(db, **whose)
+        to = max(segment.fill_to, newest or "")
+    else:
+        after, to = segment.rechecked_up_to, segment.fill_to
+    ids = await segment_members.contacts_after(db, **whose, after=after, to=to, limit=CHUNK)
     if ids and segment.kind != "frozen":
-        await segment_members.touch(
-            db, workspace_id=job.workspace_id, contact_ids=ids, segment_ids=[segment.id]
-        )
+        await segment_members.touch(db, **whose, contact_ids=ids, segment_ids=[segment.id])
     up_to = ids[-1] if len(ids) == CHUNK else None
-    await store.advance_recheck(db, segment, workspace_id=job.workspace_id, up_to=up_to)
+    await store.advance_recheck(db, segment, **whose, up_to=up_to, to=to)
 
 
 async def _react(process: Process, db: Handle, job: Job, flips: Sequence[Moved]) -> None:

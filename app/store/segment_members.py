@@ -406,17 +406,20 @@ async def lock_free(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> lis
     return [id for id in found if id is not None]
 
 
-async def contacts_after(db: Handle, *, workspace_id: str, after: str, limit: int) -> list[str]:
-    """The ids of the next contacts, in their order."""
+async def contacts_after(
+    db: Handle, *, workspace_id: str, after: str, to: str, limit: int
+) -> list[str]:
+    """The ids of the next contacts, in their order, and of none beyond `to`."""
     return await db.fetch_values(
         """
         SELECT id FROM contacts
-        WHERE workspace_id = :workspace_id AND id > :after
+        WHERE workspace_id = :workspace_id AND id > :after AND id <= :to
         ORDER BY id
         LIMIT :limit
         """,
         workspace_id=workspace_id,
         after=after,
+        to=to,
         limit=limit,
     )
 

@@ -193,19 +193,22 @@ async def set_aside(db: Handle, *, workspace_id: str, id: str, reason_code: str)
 
 
 async def advance_recheck(
-    db: Handle, segment: Segment, *, workspace_id: str, up_to: str | None
+    db: Handle, segment: Segment, *, workspace_id: str, up_to: str | None, to: str
 ) -> None:
-    """The look at those who were being created has come so far, or with None to its end."""
+    """The look at those who were being created, up to `to`, has come so far, or with None to its
+    end."""
     await db.execute(
         """
         UPDATE segments
-        SET rechecked = CAST(:up_to AS TEXT) IS NULL, rechecked_up_to = CAST(:up_to AS TEXT)
+        SET rechecked = CAST(:up_to AS TEXT) IS NULL, rechecked_up_to = CAST(:up_to AS TEXT),
+            fill_to = :to
         WHERE workspace_id = :workspace_id AND id = :id AND saved_at = :saved_at
         """,
         workspace_id=workspace_id,
         id=segment.id,
         saved_at=segment.saved_at,
         up_to=up_to,
+        to=to,
     )
 
 

@@ -722,6 +722,34 @@ async def test_who_is_looked_at_again_may_have_an_id_of_another_clock_than_ours(
     assert [found for found, _ in (await here.kept()).values()] == [set(here.people)]
 
 
+async def test_the_second_look_ends_though_contacts_are_created_all_the_while(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an import does, for hours; whose clock is ahead, so that all lie beyond the fill's end."""
+    here = await world(process, acme, 1)
+    async with process.database.write() as db:
+        await here.save(db, {"not": {"event": "x"}})
+    await settle(process)
+    monkeypatch.setattr(segment_jobs, "CHUNK", 2)
+    set_clock(process.database, 31_000)
+    [job] = await process.claim("segment", [], 1)
+    chunks, is_rechecked = 0, False
+    with made_by_a_clock(3_600):
+        while not is_rechecked and chunks < 9:
+            async with process.database.write() as db:
+                for _ in range(segment_jobs.CHUNK):
+                    await here.create(db)
+            await segment_jobs._chunk(process, job, segment_jobs.CHUNK)
+            chunks += 1
+            async with process.database.read() as db:
+                is_rechecked = await db.fetch_value(
+                    "SELECT CAST(rechecked AS BOOLEAN) FROM segments"
+                )
+    assert (chunks, is_rechecked) == (2, True)  # the second finds nobody
+    await settle(process)
+    assert [found for found, _ in (await here.kept()).values()] == [set(here.people)]
+
+
 async def test_many_at_once_are_left_to_the_job(
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
