@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import zip_longest
 
 from app.audience import membership, reactions, schedules, segments
@@ -24,6 +24,7 @@ from app.errors import Unavailable
 from app.machine.reasons import Reason
 from app.process import Process
 from app.store import (
+    clocks,
     contacts,
     jobs,
     segment_fills,
@@ -306,7 +307,7 @@ async def _recheck(db: Handle, segment: Segment, job: Job) -> None:
     if segment.rechecked_up_to is None:
         # Our clock may be ahead of theirs; and one that was ahead of all has made ids beyond
         # `fill_to`. Whoever is created from now on, for hours by an import, is judged by that.
-        moved = max(await db.now() - datetime.now(UTC), timedelta(0))
+        moved = await db.now() - await clocks.agreed(db)
         after = first_id("con", segment.saved_at - RECHECKED_FROM, moved)
         newest = await segment_fills.newest_contact(db, **whose)
         to = max(segment.fill_to, newest or "")

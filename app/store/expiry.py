@@ -1,10 +1,12 @@
-"""Rows that hold the time of their own end: deleted when it has passed."""
+"""Rows that hold the time of their own end: deleted when it has passed by the database's clock and
+by ours, for a receipt or a session that went too early nobody brings back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from app.database.db import Handle
+from app.store import clocks
 
 # Table → its primary key.
 KEYS: Mapping[str, str] = {
@@ -23,10 +25,11 @@ async def expired(db: Handle, table: str, *, limit: int) -> dict[str, list[str]]
     rows = await db.fetch_tuples(
         f"""
         SELECT workspace_id, id, expires_at FROM {table}
-        WHERE expires_at <= :now
+        WHERE expires_at <= :moment
         ORDER BY expires_at
         LIMIT :limit
         """,
+        moment=await clocks.agreed(db),
         limit=limit,
     )
     found: dict[str, list[str]] = {}
@@ -40,11 +43,12 @@ async def delete_of(db: Handle, table: str, *, workspace_id: str, ids: Sequence[
     deleted = await db.fetch_all(
         f"""
         DELETE FROM {table}
-        WHERE workspace_id = :workspace_id AND id = ANY(:ids) AND expires_at <= :now
+        WHERE workspace_id = :workspace_id AND id = ANY(:ids) AND expires_at <= :moment
         RETURNING id
         """,
         workspace_id=workspace_id,
         ids=list(ids),
+        moment=await clocks.agreed(db),
     )
     return len(deleted)
 
@@ -55,7 +59,7 @@ async def delete_expired(db: Handle, table: str, *, limit: int) -> int:
         f"""
         WITH due AS MATERIALIZED (
             SELECT {KEYS[table]} FROM {table}
-            WHERE expires_at <= :now
+            WHERE expires_at <= :moment
             ORDER BY expires_at
             LIMIT :limit
             FOR UPDATE SKIP LOCKED
@@ -64,6 +68,7 @@ async def delete_expired(db: Handle, table: str, *, limit: int) -> int:
         WHERE ({KEYS[table]}) IN (SELECT {KEYS[table]} FROM due)
         RETURNING id
         """,
+        moment=await clocks.agreed(db),
         limit=limit,
     )
     return len(deleted)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 from app.database.db import Handle
 from app.database.ids import first_id
 from app.machine import segment_changes
-from app.store import jobs, segment_members
+from app.store import clocks, jobs, segment_members
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +103,8 @@ async def delete_old(
     while left > 0 and (deleted := await _delete_recipients(db, workspace_id, moment, left)):
         left -= deleted
     up_to = dict(after)
-    # An id has the time of whoever made it. A test may have moved the database's ahead of ours;
-    # that ours is ahead of it makes nothing older.
-    moved = max(await db.now() - datetime.now(UTC), timedelta(0))
+    # An id has the time of whoever made it; the moment is the database's.
+    moved = await db.now() - await clocks.agreed(db)
     for table, rule in RULES.items():
         if left > 0:
             bound = first_id(rule.prefix, moment, moved)

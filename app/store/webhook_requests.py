@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
 import orjson
@@ -12,7 +12,7 @@ import orjson
 from app.database.db import Handle
 from app.database.ids import first_id
 from app.database.sql import Document, columns
-from app.store import keyset
+from app.store import clocks, keyset
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +222,7 @@ async def delete_old(
         definition_id=definition_id,
         others=kept - 1,
     )
-    # An id has our clock's time; that ours is ahead of the database's makes nothing older.
-    moved = max(await db.now() - datetime.now(UTC), timedelta(0))
-    week_ago = first_id("req", await db.now() - KEPT_FOR, moved)
+    week_ago = first_id("req", await clocks.agreed(db) - KEPT_FOR, timedelta(0))
     deleted = await db.fetch_all(
         """
         DELETE FROM webhook_requests

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from app.database.db import Database
 from app.process import SCHEMA
-from app.store import callbacks, expiry
+from app.store import callbacks, clocks, expiry
+from tests.servers import set_clock
 from tests.store.rows import workspace
 
 
@@ -26,6 +28,32 @@ async def test_the_expired_are_deleted_so_many_at_once_and_the_oldest_first(
             assert await expiry.delete_expired(db, "callbacks", limit=2) == deleted
             rows = await db.fetch_all("SELECT id FROM callbacks ORDER BY id")
             assert [row["id"] for row in rows] == left
+
+
+async def test_a_clock_of_the_database_that_is_ahead_deletes_nothing(database: Database) -> None:
+    """Those who made the rows had the right one."""
+    acme = await workspace(database)
+    async with database.write() as db:
+        expires_at = await db.now() + timedelta(hours=1)
+        await callbacks.record(db, workspace_id=acme, id="1", expires_at=expires_at)
+    set_clock(database, 400 * 86_400_000)
+    async with database.write() as db:
+        assert await db.now() > expires_at
+        assert await expiry.expired(db, "callbacks", limit=2) == {}
+        assert await expiry.delete_of(db, "callbacks", workspace_id=acme, ids=["1"]) == 0
+        assert await expiry.delete_expired(db, "callbacks", limit=2) == 0
+
+
+async def test_our_clock_that_is_ahead_deletes_nothing(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acme = await workspace(database)
+    async with database.write() as db:
+        expires_at = await db.now() + timedelta(hours=1)
+        await callbacks.record(db, workspace_id=acme, id="1", expires_at=expires_at)
+        later = SimpleNamespace(now=lambda zone: datetime.now(zone) + timedelta(days=400))
+        monkeypatch.setattr(clocks, "datetime", later)
+        assert await expiry.delete_expired(db, "callbacks", limit=2) == 0
 
 
 @pytest.mark.parametrize("table", expiry.KEYS)
