@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from app.database.db import Database
 from app.store import sweeps
+from tests.servers import set_clock
 
 
 async def test_of_many_who_take_a_sweep_at_once_one_has_it_until_it_is_due_again(
@@ -21,3 +22,12 @@ async def test_of_many_who_take_a_sweep_at_once_one_has_it_until_it_is_due_again
         assert sorted(taken) == [False, False, False, False, True]
     assert await take("again", timedelta(0))
     assert await take("again", timedelta(0))
+
+
+async def test_a_sweep_that_was_taken_by_a_clock_that_was_ahead_is_due_once_it_is_set_right(
+    database: Database,
+) -> None:
+    for days, taken in ((400, True), (0, True), (0, False)):
+        set_clock(database, days * 86_400_000)
+        async with database.write() as db:
+            assert await sweeps.take(db, "one", every=timedelta(minutes=1)) is taken
