@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from app.database.db import Database
+from app.database.db import Database, Handle
 from app.errors import CommitUnknown, Unavailable
 from app.jobs import leases
 from app.jobs.leases import Lease
@@ -93,12 +94,24 @@ async def test_a_lease_counts_from_before_its_claim(
     """A process may be stopped between the claim's commit and its work, or its whole machine."""
     slow = replace(process, settings=replace(process.settings, lease_seconds=15))
     await start(slow, acme)
-    seconds = 100.0
+    seconds, write = 100.0, Database.write
     monkeypatch.setattr(jobs, "elapsed", lambda: seconds)
+
+    @asynccontextmanager
+    async def stopped(database: Database, *given: Any, **named: Any) -> AsyncIterator[Handle]:
+        nonlocal seconds
+        async with write(database, *given, **named) as db:
+            yield db
+        seconds += 10.0
+
     [claimed] = await slow.claim("run", [], 10)
     async with slow.lease(claimed) as lease:
         assert lease.is_held
-    seconds += 10.0
+    async with process.database.write() as db:
+        await jobs.release(db, claimed)
+    with monkeypatch.context() as patched:
+        patched.setattr(Database, "write", stopped)
+        [claimed] = await slow.claim("run", [], 10)
     async with slow.lease(claimed) as lease:
         assert not lease.is_held
 

@@ -20,6 +20,7 @@ from app.providers.base import Message, Receipt, SendError
 from app.providers.inbox import Inbox
 from app.runs import runner
 from app.store import contacts, erasure, webhook_requests
+from app.web.connection import Inbox as Requests
 from tests.cast import Cast, hook, settle
 from tests.store.rows import columns
 from tests.web.wire import head, serving
@@ -535,14 +536,20 @@ async def test_an_erasure_goes_on_when_whoever_asked_for_it_leaves(
     receipt = await posted(cast, token)
     await refused(cast, process)
     url, read = f"/contacts/{receipt['contactId']}", erasure.refused_requests
-    has_begun, goes_on = asyncio.Event(), asyncio.Event()
+    has_begun, has_left, goes_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    close = Requests.close
 
     async def waiting(db: Handle, **asked: Any) -> Any:
         has_begun.set()
         await goes_on.wait()
         return await read(db, **asked)
 
+    def closing(inbox: Requests) -> None:  # the server has seen it, for no answer has ended
+        close(inbox)
+        has_left.set()
+
     monkeypatch.setattr(erasure, "refused_requests", waiting)
+    monkeypatch.setattr(Requests, "close", closing)
     monkeypatch.setattr(pii_search, "AT_ONCE", 1)
     monkeypatch.setattr(pii_search, "PAGES", 1)
     async with serving(web(process)) as served, asyncio.timeout(10):
@@ -550,7 +557,9 @@ async def test_an_erasure_goes_on_when_whoever_asked_for_it_leaves(
             bearer = f"Authorization: Bearer {cast.ed.key}"
             await connection.send(head("DELETE", url, bearer))
             await has_begun.wait()
-        await asyncio.sleep(0.1)  # the server has seen it
+            assert not has_left.is_set()
+        await has_left.wait()
+        await asyncio.sleep(0.01)  # whoever waited for that has the turn
         goes_on.set()
         while (await cast.vic.get(url)).status_code != 404:
             await asyncio.sleep(0.05)
