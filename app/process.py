@@ -30,11 +30,13 @@ from app.runtime.metrics import Metrics
 from app.runtime.sharing import Shared, SharedByKey
 from app.store import claims, jobs
 from app.store.claims import Apart, Begin, FairShare, Reach, Together
+from app.store.directory import Place
 from app.store.jobs import Job, Kind
 from app.store.shards import Shards
 from app.vault.vault import Vault
 
 TARGETS_BYTES = 16 * 1024 * 1024
+PLACES_BYTES = 8 * 1024 * 1024
 PROGRESS_SECONDS = 5.0  # that the progress of a large broadcast is shown
 SCHEMA = (Path(__file__).parent.parent / "schema.sql").read_text()
 
@@ -72,6 +74,8 @@ class Process:
     )
     # Remembered of the webhooks that are open to events, by token: app/intake/webhooks.py.
     targets: Kept[str, Any] = field(default_factory=partial(Kept, TARGETS_BYTES))
+    # And of which flow each is, which weighs little: no heavy trigger of one pushes out another.
+    places: Kept[str, Place] = field(default_factory=partial(Kept, PLACES_BYTES))
     shards: Shards = field(default_factory=Shards)  # what they have due, where there are any
     waiting: Counter[str] = field(default_factory=Counter)  # requests for one, by workspace
     # How far maintenance has come in what is looked for a page at a time.

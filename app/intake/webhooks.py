@@ -45,6 +45,7 @@ SIGNATURE = re.compile(r"sha256=([0-9a-fA-F]{64})", re.ASCII)
 LONGEST_KEY = 255
 TARGET_BYTES = 2_000  # of each that is remembered, and for each byte of its trigger:
 TRIGGER_WEIGHT = 8
+PLACE_BYTES = 500  # of each whose flow alone is remembered
 TRIES = 5  # a definition may be changed while an event is judged by it, but hardly time and again
 
 
@@ -160,8 +161,8 @@ async def _received(
 
 def remembered(process: Process, token: str) -> str | None:
     """The workspace of a webhook that is remembered; None for any other token."""
-    target: WebhookTarget | None = process.targets.get(token)
-    return None if target is None else target.workspace.id
+    place = process.places.get(token)
+    return None if place is None else place.workspace_id
 
 
 async def whose(process: Process, token: str) -> str:
@@ -176,9 +177,11 @@ async def _present(process: Process, token: str) -> WebhookTarget:
     target = await process.batches.run(load_targets, process, token)
     if target is None or target.closed_reason is not None:
         process.targets.drop(token)
+        process.places.drop(token)
     else:
         weight = TARGET_BYTES + TRIGGER_WEIGHT * len(orjson.dumps(target.trigger))
         process.targets.keep(token, target, weight)
+        process.places.keep(token, Place(target.workspace.id, target.definition_id), PLACE_BYTES)
     if target is None:
         raise unknown_token()
     return target
@@ -309,11 +312,7 @@ def _itself(token: str) -> str:
 @batched(whose=_itself)
 async def load_targets(process: Process, tokens: Sequence[str]) -> Sequence[WebhookTarget | None]:
     wanted = sorted(set(tokens))
-    known = {
-        token: Place(target.workspace.id, target.definition_id)
-        for token in wanted
-        if (target := process.targets.get(token)) is not None
-    }
+    known = {token: place for token in wanted if (place := process.places.get(token)) is not None}
     async with process.database.read(acceptance.TIMEOUTS) as db:
         rows = await definition_starts.by_tokens(db, tokens=wanted, known=known)
     targets = {row.token: target_of(process, row) for row in rows}

@@ -15,6 +15,7 @@ import httpx2
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.intake import webhooks
 from app.main import web
 from app.process import Process
 from app.web.bodies import Hold
@@ -499,6 +500,33 @@ async def test_of_those_who_share_an_address_none_uses_up_another_s_events(
     assert (await send(sender, mine)).status_code == 202
     await exhausted(sender)  # by strangers, who have all of theirs still
     assert (await send(sender, mine)).status_code == 202
+
+
+async def test_a_webhook_is_no_stranger_s_once_heavy_ones_have_taken_all_that_is_remembered(
+    process: Process, acme: str, sender: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, heavy = [
+        await hook(process, one, []) for one in (acme, await workspace(process, "Rival"))
+    ]
+    monkeypatch.setattr(process.targets, "most_bytes", webhooks.TARGET_BYTES * 2)  # room for one
+    for token in (mine, heavy):
+        assert (await send(sender, token)).status_code == 202
+    assert process.targets.get(mine) is None
+    await exhausted(sender)
+    assert (await send(sender, mine)).status_code == 202
+
+
+async def test_a_webhook_that_was_closed_is_a_stranger_s_from_its_next_event_on(
+    process: Process, acme: str, sender: httpx2.AsyncClient
+) -> None:
+    token = await hook(process, acme, [])
+    assert (await send(sender, token)).status_code == 202
+    async with process.database.write() as db:
+        await db.execute("UPDATE definitions SET token = NULL, revision = revision + 1")
+        await db.execute("DELETE FROM directory WHERE kind = 'webhook'")
+    assert (await send(sender, token)).status_code == 404
+    await exhausted(sender)
+    limited(await send(sender, token))
 
 
 async def test_what_comes_for_a_webhook_that_is_closed_uses_up_nothing_of_strangers(
