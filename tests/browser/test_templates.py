@@ -126,6 +126,26 @@ def test_what_is_typed_is_checked_and_shown_before_it_is_saved(
     expect(page.locator("iframe")).to_have_attribute("width", "360")
 
 
+def test_what_a_preview_showed_goes_when_the_next_contact_is_not_found(
+    page: Page, service: Service
+) -> None:
+    mark = secrets.token_hex(4)
+    service.made("/contacts", {"email": f"ada-{mark}@example.com", "firstName": "Ada"})
+    opened(page, service, stored(service, html="<p>Hi {{contact.firstName}}</p>"))
+    contact = page.get_by_label("Contact", exact=True)
+    update = page.get_by_role("button", name="Update preview", exact=True)
+    contact.fill(f"ada-{mark}")
+    update.click()
+    page.frame_locator("iframe").get_by_text("Hi Ada").wait_for()
+    contact.fill(f"bob-{mark}")
+    update.click()
+    page.get_by_text("No contact starts with that.").wait_for()
+    expect(page.locator("iframe")).to_have_count(0)
+    contact.fill(f"ada-{mark}")
+    update.click()
+    page.frame_locator("iframe").get_by_text("Hi Ada").wait_for()
+
+
 def test_what_whatsapp_approved_gets_its_variables(
     page: Page, stranger: Page, service: Service
 ) -> None:

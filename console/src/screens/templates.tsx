@@ -477,28 +477,30 @@ function Rendered({ of, id, isBehind }: { of: Checked; id: string; isBehind: boo
           pointer="/trigger"
         />
       </Form>
-      <Shown of={shown}>
-        {parts => (
-          <>
-            {Object.entries(parts).map(([name, part]) => (
-              <div key={name} class="part">
-                <h3>{TITLES[name] ?? name}</h3>
-                {part.error ? (
-                  <p class="wrong">{part.error}</p>
-                ) : name === 'html' ? (
-                  <>
-                    <Views label="Width" of={WIDTHS} value={width} set={setWidth} />
-                    <Preview of={{ html: part.rendered ?? '' }} width={Number(width)} />
-                  </>
-                ) : (
-                  <pre tabIndex={0}>{part.rendered}</pre>
-                )}
-                {(part.missing?.length ?? 0) > 0 && <p class="hint">No value for {part.missing?.join(', ')}.</p>}
-              </div>
-            ))}
-          </>
-        )}
-      </Shown>
+      {!act.problem && (
+        <Shown of={shown}>
+          {parts => (
+            <>
+              {Object.entries(parts).map(([name, part]) => (
+                <div key={name} class="part">
+                  <h3>{TITLES[name] ?? name}</h3>
+                  {part.error ? (
+                    <p class="wrong">{part.error}</p>
+                  ) : name === 'html' ? (
+                    <>
+                      <Views label="Width" of={WIDTHS} value={width} set={setWidth} />
+                      <Preview of={{ html: part.rendered ?? '' }} width={Number(width)} />
+                    </>
+                  ) : (
+                    <pre tabIndex={0}>{part.rendered}</pre>
+                  )}
+                  {(part.missing?.length ?? 0) > 0 && <p class="hint">No value for {part.missing?.join(', ')}.</p>}
+                </div>
+              ))}
+            </>
+          )}
+        </Shown>
+      )}
     </Section>
   )
 }
