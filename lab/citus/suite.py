@@ -26,7 +26,8 @@ PATHS = (
         f"tests/{name}"
         for name in (
             *("store", "intake", "runs", "messages", "workers", "accounts", "audit", "billing"),
-            *("consent", "files", "outbound", "test_story.py", "test_tenants.py"),
+            *("audience", "broadcasts", "consent", "files", "outbound"),
+            *("test_story.py", "test_tenants.py"),
         )
     ),
     *(
