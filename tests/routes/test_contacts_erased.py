@@ -464,14 +464,13 @@ async def test_a_long_history_goes_in_several_transactions(
     async with process.database.write() as db:
         await db.execute(
             """
-            WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :count)
             INSERT INTO runs (workspace_id, id, definition_id, version, contact_id, status, body,
                               created_at)
-            SELECT workspace_id, id || i, definition_id, version, contact_id, 'COMPLETED', body,
-                   :now
-            FROM runs, n
+            SELECT workspace_id, runs.id || numbers.value, definition_id, version, contact_id,
+                   'COMPLETED', body, :now
+            FROM runs CROSS JOIN unnest(CAST(:numbers AS TEXT[])) AS numbers (value)
             """,
-            count=count,
+            numbers=list(map(str, range(count))),
         )
     assert (await cast.ed.delete(f"/contacts/{receipt['contactId']}")).status_code == 204
     assert await places(process.database) == set()
