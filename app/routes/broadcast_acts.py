@@ -35,7 +35,7 @@ from app.routes.messages import MessageQueued, queued
 from app.routes.new_messages import TEST_EMAIL, wrong_address, wrong_contact
 from app.routes.templates import Preview, Rendered, rendered
 from app.store import templates
-from app.store.broadcasts import Broadcast
+from app.store.broadcasts import Broadcast, State
 from app.store.templates import Template
 from app.web import reply
 from app.web.body import Shape
@@ -95,13 +95,15 @@ class _Looked:
     refusal: SendingRefusal | None
 
 
-async def _look(call: Call) -> _Looked:
+async def _look(call: Call, verb: str, *states: State) -> _Looked:
     """Count the audience: in transactions of its own, for that takes a while. With If-Match, only
-    that of the revision it names."""
+    that of the revision it names; and in these states, for once it has ended its segment may be
+    gone."""
     process, workspace_id = call.process, call.member.workspace_id
     async with process.database.read() as db:
         broadcast = await found(call, db)
         call.match(broadcast.revision)
+        control.require(broadcast, verb, *states)
         template = await templates.by_id(db, workspace_id=workspace_id, id=broadcast.template_id)
         if template is None:
             raise Problem("conflict", "Its template no longer exists; choose another one.")
@@ -124,8 +126,8 @@ async def _look(call: Call) -> _Looked:
 
 async def preview(call: Call) -> Response:
     """Preview who would get it, who would not and why, and what it would say; nothing is
-    written."""
-    looked = await _look(call)
+    written. Once it has ended, that is a conflict."""
+    looked = await _look(call, "previewed", "DRAFT", "SCHEDULED", "SENDING", "PAUSED")
     workspace_id, samples, length = call.member.workspace_id, [], 0
     reachable = await audiences.newest_reachable(
         call.process.database, looked.audience, most=SAMPLES
@@ -153,7 +155,7 @@ async def schedule(call: Call) -> Response:
     """It is sent at `sendAt`, or at once; a `sendAt` that passed more than five minutes ago is a
     conflict. What a quota or an unverified address would hold back is refused now. With If-Match,
     only as the caller has seen it."""
-    looked = await _look(call)
+    looked = await _look(call, "scheduled", "DRAFT")
     _refuse(looked.refusal)
 
     async def act(db: Handle) -> Response:
