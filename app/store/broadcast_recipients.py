@@ -32,7 +32,6 @@ OF_MESSAGES: Mapping[str, str] = {
     "suppressed_capped": "capped",
     "suppressed_quota": "quota",
     "suppressed_daily_limit": "quota",
-    "suppressed_unverified": "quota",
 }
 CANCELLED = "broadcast_cancelled"
 BUSY_DOMAIN = "busy_domain"  # of a recipient who is PENDING because others at the domain come first

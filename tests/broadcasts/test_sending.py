@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from app.broadcasts import sending
 from app.consent.gate import SPREAD
 from app.process import Process
+from app.store import workspaces
 from tests.cast import Cast, settle
 from tests.driving import set_clock
 from tests.messages.test_gate import EVENING, MORNING, NIGHT, setting
-from tests.routes.test_broadcasts import broadcast, person, template
+from tests.routes.test_broadcasts import VIP, broadcast, person, template
 
 
 async def recipients(cast: Cast, id: str, query: str = "") -> list[dict[str, Any]]:
@@ -112,6 +114,40 @@ async def test_a_broadcast_to_nobody_says_so_and_sends_nothing(
             assert one["reason"]["code"] == "nobody_reachable"
             assert one["reason"]["sentence"].startswith(words)
     assert await sent_to(cast) == {}
+
+
+async def test_one_that_was_sent_is_looked_at_no_more_though_its_segment_is_gone(
+    cast: Cast, process: Process
+) -> None:
+    await person(cast, "ada")
+    segment = await cast.ed.made("/segments", {"name": "VIPs", "filter": VIP})
+    made = await broadcast(cast, segmentId=segment["id"])
+    path = f"/broadcasts/{made['id']}"
+    await cast.adam.made(f"{path}/schedule", None)
+    await worked(process)
+    assert (await cast.ed.delete(f"/segments/{segment['id']}")).status_code == 204
+    unfinished = "DRAFT or SCHEDULED or SENDING or PAUSED"
+    for act, states in (("preview", unfinished), ("schedule", "DRAFT")):
+        refused = await cast.adam.post(f"{path}/{act}")
+        assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+        assert f"while it is {states}; this one is SENT." in refused.json()["detail"]
+
+
+async def test_who_gets_nothing_for_want_of_a_verified_owner_has_that_reason(
+    cast: Cast, process: Process
+) -> None:
+    await person(cast, "ada")
+    made = await broadcast(cast)
+    await cast.adam.made(f"/broadcasts/{made['id']}/schedule", None)
+    for _ in range(2):  # begun; then frozen, and messages made
+        for job in await process.claim("broadcast", [], 10):
+            await sending.move(process, job)
+    async with process.database.write() as db:
+        await workspaces.change_plan(db, id=cast.ed.workspace_id, plan="starter")
+        await db.execute("UPDATE users SET email_verified_at = NULL")
+    await settle(replace(process, settings=replace(process.settings, environment="production")))
+    [found] = await recipients(cast, made["id"])
+    assert (found["status"], found["reason"]) == ("SUPPRESSED", "suppressed_unverified")
 
 
 async def test_an_opt_out_after_the_freeze_is_honoured(cast: Cast, process: Process) -> None:

@@ -35,6 +35,7 @@ const WHY: Record<string, string> = {
   quiet_hours: 'waits for the end of quiet hours',
   busy_domain: 'others at the domain come first',
   suppressed_max_wait: 'quiet hours last too long',
+  suppressed_unverified: 'no owner had a verified address',
   bounced_hard: 'bounced permanently',
   bounced_soft: 'bounced this time',
   complained: 'reported as spam',
