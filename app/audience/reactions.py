@@ -160,10 +160,12 @@ async def moved(
     starts nothing, and that is recorded."""
     now = await db.now()
     of = {one: "start" if one.awaited else effects.get(one.contact_id, "start") for one in found}
+    dues: dict[tuple[datetime, str], list[str]] = {}
     for due in found:
         if isinstance(due, Due) and of[due] == "start":
-            body = occasion(due.at, now)
-            await _start_these(db, workspace, [due.definition_id], [due.contact_id], body)
+            dues.setdefault((due.at, due.definition_id), []).append(due.contact_id)
+    for (at, definition_id), contact_ids in sorted(dues.items()):
+        await _start_these(db, workspace, [definition_id], contact_ids, occasion(at, now))
     flips = [flip for flip in found if isinstance(flip, Flip) and of[flip] != "none"]
     if not flips:
         return

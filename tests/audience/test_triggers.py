@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from app.audience import membership, reactions, schedules, segment_jobs
+from app.database.db import Handle
 from app.definitions import watching
 from app.machine import document, occasions
 from app.process import Process
+from app.store import new_runs
 from tests.cast import Cast, settle
 from tests.servers import set_clock
 from tests.tables import each_row
@@ -284,8 +286,28 @@ async def test_who_pauses_and_resumes_all_the_time_waits_until_what_was_missed_i
     assert (await cast.ed.patch(path, {"state": "ACTIVE"})).status_code == 200
 
 
+async def test_a_date_that_comes_for_many_starts_their_runs_together(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow_id = await flow(cast, source="date", field="metadata.renewsAt")
+    at = await in_days(process, 1)
+    ids = [await person(cast, f"p{n}", metadata={"renewsAt": at}) for n in range(9)]
+    await settle(process)
+    set_clock(process.database, 25 * HOUR)
+    statements, insert = list[int](), new_runs.insert_many
+
+    async def counting(db: Handle, *, rows: Any, **run: Any) -> None:
+        statements.append(len(rows))
+        await insert(db, rows=rows, **run)
+
+    monkeypatch.setattr(new_runs, "insert_many", counting)
+    await settle(process)
+    assert sorted(await people_of(cast, flow_id)) == sorted(ids)
+    assert statements == [len(ids)]
+
+
 @pytest.mark.parametrize("repeat", [{}, {"repeat": "yearly"}])
-async def test_three_workers_of_which_one_dies_start_one_run_for_each(
+async def test_a_job_that_three_work_on_and_one_leaves_in_the_middle_starts_one_run_for_each(
     cast: Cast, process: Process, repeat: dict[str, Any]
 ) -> None:
     flow_id = await flow(cast, source="date", field="metadata.renewsAt", **repeat)
