@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from redis.asyncio import Connection, ConnectionPool
 from app.config.settings import Settings
 from app.database.db import Database
 from app.jobs.hints import (
+    GAP_SECONDS,
     IDS_PER_HINT,
     NAME,
     OVERFLOW_SECONDS,
@@ -122,6 +125,25 @@ async def test_what_comes_during_a_trip_folds_into_the_next(hints: Hints) -> Non
         hints.hint("run", [("ws_1", f"run_{n}")])
     jobs = await sent(hints)
     assert sorted(len(ids) for _, ids in jobs) == [1, 30]
+
+
+async def test_the_first_hint_leaves_at_once_and_those_of_the_next_milliseconds_share_a_trip(
+    hints: Hints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trips = list[tuple[float, int]]()  # when, and of how many rows
+
+    async def noted(_redis: ArqRedis, waiting: Mapping[str, Mapping[Pair, None]]) -> None:
+        trips.append((time.monotonic(), sum(map(len, waiting.values()))))
+
+    monkeypatch.setattr("app.jobs.hints._trip", noted)
+    for n in range(40):
+        hints.hint("run", [("ws_1", f"run_{n}")])
+        await asyncio.sleep(0.0005)
+    await settled(hints)
+    assert trips[0][1] == 1
+    assert sum(rows for _, rows in trips) == 40
+    gaps = [later - earlier for (earlier, _), (later, _) in pairwise(trips)]
+    assert min(gaps) >= 0.9 * GAP_SECONDS
 
 
 async def test_many_ids_are_sent_in_several_jobs(hints: Hints) -> None:
