@@ -51,13 +51,28 @@ def redis_info(url: str, section: str) -> Mapping[str, str | int]:
 
 def commit() -> str:
     """Name the newest as `commit 1a2b3c4d of 29 November 2026, 23:40`; and whether files differ."""
+    found = _newest()
+    if found is None:
+        return "no commit"
+    id, made, is_changed = found
+    return f"commit {id} of {made:{WHEN}} UTC{' and changes since' if is_changed else ''}"
+
+
+def short_commit() -> str:
+    """Name the newest as `1a2b3c4d`, or `1a2b3c4d+` where files differ."""
+    found = _newest()
+    return "none" if found is None else f"{found[0]}{'+' if found[2] else ''}"
+
+
+def _newest() -> tuple[str, datetime, bool] | None:
+    """The id of the newest commit, when it was made, and whether files differ; None in a copy
+    without its history."""
     try:
         id, seconds = _git("log", "-1", "--abbrev=8", "--format=%h %ct").split()
         changed = _git("status", "--porcelain", "--untracked-files=no")
-    except (OSError, subprocess.CalledProcessError):  # a copy without its history
-        return "no commit"
-    made = datetime.fromtimestamp(int(seconds), UTC)
-    return f"commit {id} of {made:{WHEN}} UTC{' and changes since' if changed else ''}"
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return id, datetime.fromtimestamp(int(seconds), UTC), bool(changed)
 
 
 def _git(*words: str) -> str:

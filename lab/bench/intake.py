@@ -50,7 +50,7 @@ SECRET = "a secret of good length for the bench"
 TICKS = os.sysconf("SC_CLK_TCK")
 WORKSPACES = 50
 EACH = 100  # contacts of each of these
-KINDS = ("bare", "signed", "unsigned", "create", *figures.LOOKUPS)
+KINDS = ("bare", "unsigned", "create", *figures.LOOKUPS)
 
 
 # --- the route that does nothing ------------------------------------------------------------------
@@ -158,7 +158,7 @@ def targets(deployment: Deployment, kinds: Collection[str]) -> dict[str, Target]
         people(client, load.KNOWN)
         signed = ["--secret", SECRET]
         webhooks: dict[str, tuple[dict[str, Any], Sequence[str]]] = {
-            "signed": ({}, signed),
+            "email": ({}, signed),
             "unsigned": ({}, ()),
             "create": ({"createContact": True}, [*signed, "--new"]),
             "phone": ({"contactLookup": "phone"}, [*signed, "--values", by_phone]),
@@ -262,12 +262,12 @@ def measure(
         rate = SHARE * closed_loop(found, rounds, seconds, suffix)
         open_loop(found, rounds, seconds, rate, suffix)
         if web_processes == 1:
-            few(found["signed"], rounds, seconds)
-            load_curve(found["signed"], rate / SHARE, seconds)
+            few(found["email"], rounds, seconds)
+            load_curve(found["email"], rate / SHARE, seconds)
             counts = counted(
                 postgres,
                 urls["database_url"],
-                lambda: int(found["signed"].hit(seconds)["answered"]),
+                lambda: int(found["email"].hit(seconds)["answered"]),
             )
             print(f"{counts.statements:.2f} statements, {counts.rows:.2f} row versions an event")
             figures.measured("event, statements", [counts.statements])
@@ -282,12 +282,14 @@ def closed_loop(found: Mapping[str, Target], rounds: int, seconds: float, suffix
     for _ in range(rounds):
         for kind in found:
             measured[kind].append(found[kind].hit(seconds))
-    base, signed = measured["bare"], measured["signed"]
+    base, signed = measured["bare"], measured["email"]
+    looked_up = [kind for kind in figures.LOOKUPS if kind in found]
+    best = max(looked_up, key=lambda kind: median(one["a_second"] for one in measured[kind]))
     for kind in found:
         rates = ratio("a_second", measured[kind], base)
         show(kind, measured[kind], rates=rates, CPU=ratio("cpu_ms", base, measured[kind]))
-        if kind in figures.LOOKUPS and not suffix:
-            figures.measured(f"S1, {kind}", ratio("a_second", measured[kind], signed))
+        if kind in looked_up and not suffix:
+            figures.measured(f"S1, {kind}", ratio("a_second", measured[kind], measured[best]))
     figures.measured(f"S1{suffix}", ratio("a_second", signed, base))
     if not suffix:
         figures.measured("CPU, full", [one["cpu_ms"] for one in signed])
@@ -300,13 +302,12 @@ def open_loop(
 ) -> None:
     print(f"open loop, {rate:,.0f} a second offered", flush=True)
     hits = [
-        (found["bare"].hit(seconds, rate), found["signed"].hit(seconds, rate))
-        for _ in range(rounds)
+        (found["bare"].hit(seconds, rate), found["email"].hit(seconds, rate)) for _ in range(rounds)
     ]
     bare_hits, signed_hits = [base for base, _ in hits], [one for _, one in hits]
     show("bare", bare_hits)
     tails = ratio("p99_ms", signed_hits, bare_hits)
-    show("signed", signed_hits, p99=tails)
+    show("email", signed_hits, p99=tails)
     figures.measured(f"S2{suffix}", tails)
 
 
@@ -347,7 +348,7 @@ def main(rounds: int, seconds: float, kinds: Collection[str], processes: Sequenc
         database_url = asyncio.run(servers.new_database(postgres.url, SCHEMA.read_text()))
         urls = {"database_url": database_url, "redis_url": redis.url}
         more = kinds if web_processes == 1 else ()
-        measure(web_processes, rounds, seconds, {"signed", *more}, urls, postgres)
+        measure(web_processes, rounds, seconds, {"email", *more}, urls, postgres)
     redis.remove()
     postgres.remove()
 

@@ -55,6 +55,7 @@ def test_the_table_says_of_every_goal_whether_the_median_of_all_rounds_reached_i
     assert cells["CPU, run"][3:8] == ["–", "–", "1.25 ms", "1.25", "–"]
     assert cells["P4"][5:8] == ["16.4 s", "16.4", "for 94 of 100"]
     assert cells["S6, start"][5:8] == ["–", "–", "not measured"]
+    assert re.fullmatch(r"(\w{7,}\+?|none), \d{4}-\d\d-\d\d", cells["S3"][9])
 
 
 def test_a_command_of_the_table_is_a_target_of_the_laboratory() -> None:
