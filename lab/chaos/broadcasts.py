@@ -48,10 +48,14 @@ class Found(killing.Found):
     ends: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     changes: int = 0
+    pause_answered_after: float = 0.0  # seconds
+    arrived_after_pause: int = 0  # messages, since that answer
 
     def __str__(self) -> str:
         return (
             f"{self.changes} opted out or erased meanwhile\n"
+            f"paused: answered after {self.pause_answered_after:.1f} s,"
+            f" {self.arrived_after_pause} messages arrived since\n"
             f"ends: {dict(self.ends)}\nreasons: {dict(self.reasons)}"
         )
 
@@ -88,9 +92,13 @@ class Drill:
         self.found.changes += 1
 
     def pause_once(self) -> None:
+        asked_at = time.monotonic()
         made(self.client, f"{self.path}/pause", None)
+        answered = len(self.mail.received)
+        self.found.pause_answered_after = time.monotonic() - asked_at
         time.sleep(QUIET_SECONDS)
         before = len(self.mail.received)
+        self.found.arrived_after_pause = before - answered
         time.sleep(QUIET_SECONDS)
         more = len(self.mail.received) - before
         if more:
