@@ -17,19 +17,46 @@ from typing import Any
 
 import pytest
 
-from app.audience import erasing, membership, segment_jobs, segments, writing
+from app.audience import (
+    erasing,
+    membership,
+    segment_jobs,
+    segments,
+    topics,
+    upserts,
+    writing,
+)
 from app.audience.reactions import ContactEvent, all_happened
+from app.audience.subscriptions import Given
+from app.audience.topics import Answer
+from app.audience.upserts import Entry
 from app.audience.workspace_context import WorkspaceContext
+from app.consent import consent
 from app.database import ids
 from app.database.db import Handle, new_id
 from app.database.handle import ConnectedHandle
 from app.database.ids import first_id
 from app.errors import Problem, Unavailable
 from app.machine import document, segment_changes, segment_filter
+from app.machine.contact_values import State
+from app.machine.reasons import Reason
+from app.messages import reports
 from app.process import Process
+from app.providers.callbacks import Became
 from app.runs import run_control
-from app.store import contact_past, contacts, jobs, messages, runs, segment_fills, segment_members
+from app.store import (
+    contact_past,
+    contacts,
+    delivery_attempts,
+    delivery_reports,
+    jobs,
+    messages,
+    runs,
+    segment_fills,
+    segment_members,
+)
 from app.store import segments as store
+from app.store import topics as stored_topics
 from app.store.contacts import Contact
 from app.store.segment_fills import Stretch
 from app.store.segment_members import SegmentMembership
@@ -38,10 +65,11 @@ from tests.cast import SEND_HELLO, hook, lock_waiters, settle, workspace
 from tests.servers import set_clock
 from workers import maintenance
 from workers.maintenance import JobSweep
+from workers.retention import RetentionScan
 
 CHANGES = int(os.environ.get("CHANGES", "125"))  # make -C lab fuzz-membership
 SEEDS = range(int(os.environ.get("SEEDS", "2")))
-KILLED_EVERY = 20  # a worker is a process of its own, and killed
+KILLED_EVERY = 8  # a worker is a process of its own, and killed
 WAIT = {"id": "rest", "type": "wait", "duration": "PT2H"}
 
 
@@ -52,6 +80,7 @@ class World:
     process: Process
     workspace_id: str
     flow_id: str
+    topic_id: str
     random: random.Random
     ahead_ms: int = 0
     seen: Counter[str] = field(default_factory=Counter)  # how many changes, jumps, deaths, …
@@ -88,8 +117,16 @@ class World:
                 {"path": "contact.subscriptions.email", "op": "eq", "value": "subscribed"},
                 {"event": self.random.choice(["order", "visit"]), "count": count, **within},
                 {"event": "order", "match": late},
-                {"message": "sent", **within},
-                {"run": self.random.choice(["in", "entered"]), "definitionId": self.flow_id},
+                {"message": self.random.choice(["sent", "bounced"]), **within},
+                {
+                    "run": self.random.choice(["in", "entered", "completed"]),
+                    "definitionId": self.flow_id,
+                },
+                {
+                    "path": f"contact.topics.{self.topic_id}.email",
+                    "op": "eq",
+                    "value": self.random.choice(["subscribed", "pending", "unsubscribed"]),
+                },
                 renews,
                 young,
             ]
@@ -143,6 +180,47 @@ class World:
             given = {"at": document.text(now + timedelta(minutes=self.random.choice([-20, 30])))}
             happened = ContactEvent(row.id, name, given, at, reacts=at == now)
             await all_happened(db, self.context, [happened])
+
+    async def opt(self, db: Handle) -> None:
+        """Somebody answers about a topic, or is asked to confirm."""
+        row = await self.someone(db)
+        if row is not None:
+            state: State = self.random.choice(["subscribed", "pending", "unsubscribed"])
+            answers = [Answer(self.topic_id, "email", state)]
+            await topics.answer(db, self.context, row, answers, Given("member"))
+
+    async def bounce(self, db: Handle) -> None:
+        row = await self.someone(db)
+        if row is not None and row.email is not None:
+            await consent.suppress(
+                self.process, db, workspace_id=self.workspace_id, channel="email",
+                address=row.email, reason=self.random.choice(["bounced", "complained"]),
+                source="provider",
+            )  # fmt: skip
+
+    async def report(self, db: Handle) -> None:
+        """A message that has left comes back."""
+        left = await db.fetch_values(
+            "SELECT id FROM messages WHERE workspace_id = :id AND status = 'SENT'",
+            id=self.workspace_id,
+        )
+        if left:
+            whose = {"workspace_id": self.workspace_id}
+            id = self.random.choice(sorted(left))
+            attempts = await delivery_attempts.of_message(db, **whose, message_id=id)
+            row = await delivery_reports.locked(db, **whose, attempt_id=attempts[-1])
+            if row is not None:
+                bounced = Became("BOUNCED", Reason.BOUNCED_HARD)
+                await reports.move(self.process, db, row, bounced, None)
+                self.seen["tried"] += 1
+
+    async def bring(self, db: Handle) -> None:
+        """A file has some who are there and one who is new."""
+        known = self.random.sample(self.people, min(2, len(self.people)))
+        given = [{"id": id, "firstName": "Eve", "tags": self.tags()} for id in known]
+        given.append({**self.values(), "tags": self.tags()})
+        await upserts.upsert(db, self.context, [Entry.read(None, one) for one in given])
+        self.seen["tried"] += len(given)
 
     async def run(self, db: Handle) -> None:
         row = await self.someone(db)
@@ -243,6 +321,21 @@ class World:
         await asyncio.sleep(self.random.random() * 0.01)
         await worker.kill()
 
+    async def outlive(self) -> None:
+        """What is older than a day goes: all runs that have ended by now, with their messages.
+        Events stay, for their ids have the time of our own clock."""
+        self.ahead_ms += 25 * 3_600_000
+        set_clock(self.process.database, self.ahead_ms)
+        before = await self.runs_kept()
+        scan = RetentionScan()
+        while await scan.run_batch(self.process):
+            pass
+        self.seen["removed"] += before - await self.runs_kept()
+
+    async def runs_kept(self) -> int:
+        async with self.process.database.read() as db:
+            return int(await db.fetch_value("SELECT count(*) FROM runs"))
+
     async def step(self) -> None:
         chosen = self.random.random()
         if chosen < 0.1:
@@ -253,9 +346,12 @@ class World:
             await self.work()
         elif chosen < 0.3:
             await settle(self.process)
+        elif chosen < 0.33:
+            await self.outlive()
         else:
             acts = [self.create, self.patch, self.tag, self.event, self.event, self.patch]
-            acts += [self.tag, self.run, self.cancel, self.erase]
+            acts += [self.tag, self.run, self.cancel, self.erase, self.opt, self.bounce]
+            acts += [self.report, self.bring]
             acts += [self.save]
             with suppress(Problem):  # such as a subscription that no member may take back
                 tried = self.seen["tried"]
@@ -307,7 +403,13 @@ async def world(process: Process, acme: str, seed: int) -> World:
         flow_id = await db.fetch_value(
             "SELECT id FROM definitions WHERE workspace_id = :workspace_id", workspace_id=acme
         )
-    return World(process, acme, flow_id, random.Random(seed))
+    async with process.database.write() as db:
+        await db.execute("UPDATE workspaces SET retention_days = 1")
+        topic = await stored_topics.insert(
+            db, workspace_id=acme, id=new_id("top"), name="News", description=None,
+            channels=["email"], double_opt_in=True, is_default=False,
+        )  # fmt: skip
+    return World(process, acme, flow_id, topic.id, random.Random(seed))
 
 
 @pytest.mark.drill
@@ -323,14 +425,15 @@ async def test_membership_is_what_a_fresh_evaluation_finds(
     here = await world(process, acme, seed)
     for number in itertools.count(1):
         await here.step()
-        is_last = here.seen["changes"] == CHANGES
+        is_last = here.seen["changes"] >= CHANGES
         if number % 20 == 0 or is_last:
             await all_done(here)
             assert await here.kept() == await here.fresh(), (seed, number)
         if is_last:
             break
     assert any(ids for ids, _ in (await here.kept()).values())
-    assert min(here.seen[name] for name in ("jumps", "died", "killed", "timed")) > 0
+    seen = {name: here.seen[name] for name in ("jumps", "died", "killed", "timed", "removed")}
+    assert min(seen.values()) > 0, seen
 
 
 async def all_done(here: World) -> None:
