@@ -14,6 +14,8 @@ CATCH_UP = timedelta(seconds=2)  # of a worker that was late: no more is made up
 BURST = timedelta(seconds=1)  # of messages to a domain that may leave together
 MOST_DOMAINS = 1_000  # that others wait for, of one broadcast; further ones share one place
 MINUTE = timedelta(minutes=1)
+BEAT = timedelta(milliseconds=500)  # while messages are under way
+PATIENT_BEAT = timedelta(seconds=10)  # while all that are left wait for their recipients, for days
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,26 @@ def allowance(
     paced_at = max(paced_at, now - max(CATCH_UP, interval))
     messages = (now - paced_at) // interval
     return Allowance(messages, paced_at + (messages + 1) * interval, interval)
+
+
+def next_look(
+    now: datetime,
+    pace: Allowance,
+    *,
+    is_under_way: bool,
+    is_awaited: bool,
+    pending_at: datetime | None,
+) -> datetime:
+    """When a broadcast is worked on again: in a beat while messages are under way or wait for room,
+    else when the next recipient is due, which is at `pending_at`, and the pace lets one go. While
+    messages wait for their recipients (`is_awaited`), which may end at any time, no later than in a
+    patient beat."""
+    if is_under_way:
+        return now + BEAT
+    if pending_at is None:
+        return now + PATIENT_BEAT
+    turn = max(pending_at, now if pace.messages else pace.next_at)
+    return min(turn, now + PATIENT_BEAT) if is_awaited else turn
 
 
 @dataclass(slots=True)

@@ -39,8 +39,6 @@ from app.store.row_keys import BroadcastKey, RowKey
 from app.store.templates import Template
 
 SPELL_SECONDS = 2.0  # of one claim, whose worker then looks for others
-BEAT = timedelta(milliseconds=500)  # while messages are under way
-PATIENT_BEAT = timedelta(seconds=10)  # while all that are left wait for their recipients, for days
 FILLED_IN = timedelta(seconds=1)  # until it is looked again whether a frozen segment is filled
 WINDOW = 1_000  # messages under way
 WAITING = 20_000  # messages that wait for their recipients; more of them count as under way
@@ -143,9 +141,8 @@ async def _make(
         return True
     now, queued = await db.now(), await recipients.queued(db, **which, limit=WINDOW + WAITING)
     in_flight = queued.messages - min(queued.waiting, WAITING)
-    if broadcast.per_minute is None:
-        pace = pacing.Allowance(BATCH, now, timedelta(0))
-    else:
+    pace = pacing.Allowance(BATCH, now, timedelta(0))
+    if broadcast.per_minute is not None:
         began = broadcast.paced_from or now  # the first of them, which may wait for its time
         pace = pacing.allowance(broadcast.per_minute, began, broadcast.paced_at, now)
     most = BATCH if broadcast.is_frozen else min(BATCH, BATCH_MEANWHILE)
@@ -171,14 +168,14 @@ async def _make(
     if pending_at is None and not queued.messages and not made:
         await control.finish(db, broadcast)
         return False
-    wake_at = now + BEAT
-    has_room = len(due) == wanted
-    if not in_flight and not made and has_room:
-        wake_at = now + PATIENT_BEAT
-        if pending_at is not None:
-            turn = max(pending_at, pace.next_at if pace.messages == 0 else now)
-            wake_at = min(turn, wake_at) if queued.messages else turn
-    await _rest(process, db, job, wake_at)
+    next_look = pacing.next_look(
+        now,
+        pace,
+        is_under_way=bool(in_flight or made or len(due) < wanted),
+        is_awaited=bool(queued.messages),
+        pending_at=pending_at,
+    )
+    await _rest(process, db, job, next_look)
     return False
 
 

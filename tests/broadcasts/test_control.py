@@ -13,7 +13,7 @@ import pytest
 from app.accounts import closure
 from app.billing import quotas
 from app.billing.quotas import Room, UnderWay
-from app.broadcasts import guard, sending
+from app.broadcasts import guard, pacing, sending
 from app.config.plans import PLANS, Plan
 from app.machine.reasons import Reason
 from app.messages import delivery, providers
@@ -413,7 +413,7 @@ async def test_a_broadcast_for_which_another_leaves_no_room_looks_again_later(
         wakes = await db.fetch_values("SELECT wake_at FROM jobs WHERE kind = 'broadcast'")
     assert [(await cast.vic.read(path))["progress"]["queued"] for path in paths] == [5, 0]
     assert len(wakes) == 2
-    assert min(wakes) >= before + sending.BEAT
+    assert min(wakes) >= before + pacing.BEAT
 
 
 async def test_two_broadcasts_at_once_take_no_more_than_the_quota_has_room_for(

@@ -34,6 +34,29 @@ def test_the_first_message_leaves_at_once_and_a_slow_pace_is_no_faster() -> None
     assert max(made(1, 30)) == 1
 
 
+def looked(
+    pace: pacing.Allowance, *, under_way: bool = False, awaited: bool = False, pending: float | None
+) -> float:
+    """In how many seconds it is looked again, when somebody is due in so many."""
+    pending_at = None if pending is None else NOW + pending * SECOND
+    at = pacing.next_look(
+        NOW, pace, is_under_way=under_way, is_awaited=awaited, pending_at=pending_at
+    )
+    return (at - NOW).total_seconds()
+
+
+def test_it_is_looked_again_when_something_can_have_changed() -> None:
+    free = pacing.Allowance(5, NOW + SECOND, SECOND)
+    none_yet = pacing.Allowance(0, NOW + 3 * SECOND, SECOND)
+    assert looked(free, under_way=True, pending=3_600) == 0.5
+    assert looked(free, pending=3_600) == 3_600  # nothing can come between
+    assert looked(free, awaited=True, pending=3_600) == 10  # a mailbox may have room again
+    assert looked(free, awaited=True, pending=2) == 2
+    assert looked(free, awaited=True, pending=None) == 10
+    assert looked(none_yet, pending=-1) == 3  # is due, and the pace lets nobody go yet
+    assert looked(free, pending=-1) == 0
+
+
 def test_what_a_late_worker_missed_is_not_made_up_for() -> None:
     late = pacing.allowance(6_000, NOW - timedelta(hours=1), NOW, NOW + timedelta(minutes=10))
     assert late.messages == 200  # two seconds' worth

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.broadcasts import sending
+from app.broadcasts import pacing, sending
 from app.machine.reasons import Reason
 from app.process import Process
 from app.providers.base import Message, Receipt, SendError
@@ -83,10 +83,10 @@ async def test_while_all_that_are_left_wait_for_their_recipients_it_is_seldom_lo
     await people(cast, 2)
     await begun(cast, through)
     await stepped(through, 1)
-    assert await rest(through) <= sending.BEAT
+    assert await rest(through) <= pacing.BEAT
     await settle(through)
     await stepped(through, 1)
-    assert sending.BEAT * 10 < await rest(through) <= sending.PATIENT_BEAT
+    assert pacing.BEAT * 10 < await rest(through) <= pacing.PATIENT_BEAT
 
 
 async def rest(process: Process) -> timedelta:
