@@ -160,6 +160,12 @@ async def topic_choices(db: Handle, link: Link, found: Sequence[Choice]) -> list
     ]
 
 
+async def default_topic(db: Handle, link: Link) -> Topic | None:
+    """The topic, where the workspace has one, that whoever gets anything on its channels gets."""
+    known = await stored_topics.of_workspace(db, workspace_id=link.workspace_id)
+    return next((one for one in known.values() if one.is_default), None)
+
+
 async def topic_of(db: Handle, link: Link) -> str | None:
     """The topic of the link's message, where it is one that its reader can leave by itself: by the
     mark, for the message may be gone. Links had none once: theirs is read off the message."""

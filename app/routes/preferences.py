@@ -7,6 +7,7 @@ Programs open links to look at them, so opening one does nothing; only a POST ac
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from html import escape
 from urllib.parse import parse_qs
 
@@ -20,6 +21,7 @@ from app.messages import double_opt_in
 from app.messages.footers import EXAMPLE
 from app.store import workspaces
 from app.store.suppressions import Reason
+from app.store.topics import Topic
 from app.web.page import page
 from app.web.routing import PUBLIC, Call, get, post
 
@@ -148,12 +150,13 @@ async def _page(call: Call, link: Link, *first: str) -> Response:
         workspace = await workspaces.by_id(db, id=link.workspace_id)
         choices = await preferences.choices(call.process, db, link)
         offered = await preferences.topic_choices(db, link, choices)
+        default = await preferences.default_topic(db, link)
     if workspace is None:
         return nowhere()
     title = f"Messages from {workspace.name}"
     if not choices:
         return page(title, NOBODY)
-    channels = [*map(_choice, choices)]
+    channels = [*map(partial(_choice, default), choices)]
     if len([one for one in choices if one.reason is None]) > 1 or offered:
         channels.append(ALL)
     return page(title, *first, *map(_topic, offered), *channels, asks=True)
@@ -162,16 +165,22 @@ async def _page(call: Call, link: Link, *first: str) -> Response:
 def _topic(choice: TopicChoice) -> str:
     topic, value = choice.topic, escape(f"{choice.topic.id}.{choice.channel}")
     name, by = escape(topic.name), CHANNELS[choice.channel]
-    about = f" — {escape(topic.description)}" if topic.description else ""
     button = TOPIC_BUTTONS[choice.state].format(value=value, name=name, by=by)
-    return f"<b>{name}</b>{about}<br>{TOPIC_STATES[choice.state].format(by=by)}<br>{button}"
+    return f"{_about(topic)}{TOPIC_STATES[choice.state].format(by=by)}<br>{button}"
 
 
-def _choice(choice: Choice) -> str:
+def _about(topic: Topic) -> str:
+    about = f" — {escape(topic.description)}" if topic.description else ""
+    return f"<b>{escape(topic.name)}</b>{about}<br>"
+
+
+def _choice(default: Topic | None, choice: Choice) -> str:
+    """A channel; the default topic on it has no answers of its own."""
+    about = _about(default) if default and choice.channel in default.channels else ""
     whose = UNKNOWN if choice.address is None else masked(choice.address)
     sentence = f"{escape(whose)} {STATES[choice.reason]}"
     button = BUTTONS.get(choice.reason, "").format(choice.channel, CHANNELS[choice.channel])
-    return f"{sentence}<br>{button}"
+    return f"{about}{sentence}<br>{button}"
 
 
 def masked(address: str) -> str:

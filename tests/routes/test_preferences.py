@@ -227,6 +227,18 @@ async def test_whatever_is_unsubscribed_from_the_link_s_channel_is_and_the_page_
     assert "Done: your choice" in back.text
 
 
+async def test_the_page_names_the_default_topic_at_its_channels(
+    cast: Cast, process: Process, tmp_path: Path
+) -> None:
+    about = {"name": "News & more", "description": "Once a week", "channels": ["email"]}
+    await cast.ed.made("/topics", {**about, "isDefault": True})
+    order = {"to": "ada@example.com", "content": MARKETING}
+    [mail] = await mails(cast, process, tmp_path / "ledger", order)
+    shown = await cast.ed.client.get(token_in(mail))
+    named = "<b>News &amp; more</b> — Once a week<br>a•••@example.com gets messages."
+    assert named in shown.text
+
+
 @pytest.mark.parametrize("body", [b"&" * 20, b"a=1&" * 20, b"\xff\x00=%zz"])
 async def test_a_body_that_nobody_can_read_is_the_same_wish(
     cast: Cast, process: Process, tmp_path: Path, client: httpx2.AsyncClient, body: bytes
