@@ -5,26 +5,29 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 
-STOOD_STILL_SECONDS = 0.25  # a timer that is later than this waited for the process itself
-READING_SECONDS = 0.25  # what is there is read in far less
+SLICE_SECONDS = 0.25
+LATE_SECONDS = 0.25  # a slice that took so much longer: the process stood still
+SPARED_SECONDS = 4.0  # at the most, of the time in which it did
+READING_SECONDS = 0.25  # before the end, after a slice in which it stood still,
+NEXT_READING_SECONDS = 0.01  # and after any other: uvloop runs what is due at once before it reads
 
 
 class Deadline:
-    """`async with Deadline(seconds):` as asyncio.timeout. A process that stood still meanwhile, for
-    its machine was frozen or gave the CPU to others, runs its timers before it reads what has
-    arrived: an answer that is there would count as none. So it reads first, and where it stood
-    still for long, so that the other side may have, too, it waits READING_SECONDS more, once."""
+    """`async with Deadline(seconds):` as asyncio.timeout, for a process that may stand still: when
+    its machine is frozen, or gives the CPU to others, an answer may lie there unread, or be several
+    exchanges away. So the time is counted in slices: the rest of one that took longer is spared.
+    What has arrived is read before the end."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
+        self._sparable = SPARED_SECONDS
         self._limit = asyncio.timeout(None)
         self._timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> None:
         await self._limit.__aenter__()
         if self._seconds is not None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._seconds, self._pass, loop.time() + self._seconds)
+            self._wait(self._seconds)
 
     async def __aexit__(
         self,
@@ -36,11 +39,22 @@ class Deadline:
             self._timer.cancel()
         await self._limit.__aexit__(kind, error, trace)
 
-    def _pass(self, when: float) -> None:
-        """End it, but not before the loop has read once more."""
+    def _wait(self, left: float) -> None:
         loop = asyncio.get_running_loop()
-        stood_still = loop.time() - when > STOOD_STILL_SECONDS
-        self._timer = loop.call_later(READING_SECONDS if stood_still else 0.0, self._end)
+        self._timer = loop.call_later(min(left, SLICE_SECONDS), self._pass, left, loop.time())
+
+    def _pass(self, left: float, began: float) -> None:
+        loop = asyncio.get_running_loop()
+        took = loop.time() - began
+        spared = min(max(0.0, took - SLICE_SECONDS), self._sparable)
+        self._sparable -= spared
+        left -= took - spared
+        if left > 0.0:
+            self._wait(left)
+        else:
+            stood_still = took > SLICE_SECONDS + LATE_SECONDS
+            reading = READING_SECONDS if stood_still else NEXT_READING_SECONDS
+            self._timer = loop.call_later(reading, self._end)
 
     def _end(self) -> None:
         self._limit.reschedule(asyncio.get_running_loop().time())

@@ -47,7 +47,7 @@ MOST_WAITING = 400  # senders at once
 MOST_SHOWN = 10  # findings of a kind
 QUIET_SECONDS = 2.0  # without anything due: a sender that left may have been accepted since
 SETTLING_ENDS = 4.0  # times the seconds without progress after which it ends too
-MORE_SECONDS = 120.0  # that a campaign may take, beside twice as long as its events do
+MORE_SECONDS = 600.0  # that a campaign may take, beside twice as long as its events do
 
 SEND = {
     "id": "say",

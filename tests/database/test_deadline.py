@@ -10,46 +10,87 @@ from functools import partial
 
 import pytest
 
-from app.database.deadline import STOOD_STILL_SECONDS, Deadline
+from app.database import deadline
+from app.database.deadline import Deadline
 
-SECONDS = 0.1
+SECONDS = 0.6
+STANDS_STILL = 1.0  # far longer
 
 
 @pytest.fixture
 def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
     near, far = socket.socketpair()
     near.setblocking(False)
+    far.setblocking(False)
     yield near, far
     near.close()
     far.close()
 
 
 def stand_still(then: Callable[[], object]) -> None:
-    """Until the deadline has passed by far; what happens then is not read before it."""
-    time.sleep(SECONDS + 2 * STOOD_STILL_SECONDS)
+    """What happens then is not read before the loop goes on."""
+    time.sleep(STANDS_STILL)
     then()
 
 
 @pytest.mark.parametrize("later", [0.0, 0.05])  # the other side may have stood still as well
+@pytest.mark.parametrize("begins", [0.01, SECONDS - 0.05])
 async def test_an_answer_that_came_while_the_process_stood_still_is_read(
-    ends: tuple[socket.socket, socket.socket], later: float
+    ends: tuple[socket.socket, socket.socket], begins: float, later: float
 ) -> None:
     near, far = ends
     loop = asyncio.get_running_loop()
     send = partial(far.send, b"yes")
-    loop.call_later(0.01, stand_still, partial(loop.call_later, later, send) if later else send)
+    loop.call_later(begins, stand_still, partial(loop.call_later, later, send) if later else send)
     async with Deadline(SECONDS):
         assert await loop.sock_recv(near, 3) == b"yes"
 
 
-async def test_whoever_is_silent_is_waited_for_no_longer_than_it_takes_to_read(
+async def test_an_answer_after_several_exchanges_has_its_time_though_the_process_stood_still(
+    ends: tuple[socket.socket, socket.socket],
+) -> None:
+    """As a new connection, whose deadline is all but over when the process goes on."""
+    near, far = ends
+    loop = asyncio.get_running_loop()
+
+    async def answer() -> None:
+        while asked := await loop.sock_recv(far, 1):
+            await asyncio.sleep(0.02)
+            await loop.sock_sendall(far, asked)
+
+    answering = asyncio.create_task(answer())
+    loop.call_later(0.01, time.sleep, SECONDS - 0.02)
+    async with Deadline(SECONDS):
+        for _ in range(10):
+            await loop.sock_sendall(near, b"?")
+            assert await loop.sock_recv(near, 1) == b"?"
+    answering.cancel()
+
+
+async def test_whoever_is_silent_is_waited_for_no_longer_than_the_rest_of_the_time(
     ends: tuple[socket.socket, socket.socket],
 ) -> None:
     loop = asyncio.get_running_loop()
     loop.call_later(0.01, stand_still, int)
+    began = loop.time()
     with pytest.raises(TimeoutError):
         async with Deadline(SECONDS):
             await loop.sock_recv(ends[0], 3)
+    assert SECONDS <= loop.time() - began <= SECONDS + STANDS_STILL
+
+
+async def test_no_more_than_some_seconds_are_spared(
+    ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a process that is late each time would wait for ever so long."""
+    monkeypatch.setattr(deadline, "SPARED_SECONDS", 0.1)
+    loop = asyncio.get_running_loop()
+    loop.call_later(0.01, stand_still, int)
+    began = loop.time()
+    with pytest.raises(TimeoutError):
+        async with Deadline(2.0):
+            await loop.sock_recv(ends[0], 3)
+    assert loop.time() - began < 2.5  # not 2.75, a slice and the rest
 
 
 async def test_a_deadline_ends_what_takes_longer_and_leaves_alone_what_does_not() -> None:
