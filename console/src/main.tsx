@@ -23,7 +23,7 @@ import {
   type Refusal,
 } from './session'
 import { explaining, Later, reaching } from './later'
-import { Button, Confirm, Link, NotAllowed, Refused, Screen, Unread, Press } from './ui'
+import { Button, Confirm, Link, NotAllowed, Refused, Screen, ShowMore, Unread, Press } from './ui'
 import { ByLink, Forgotten, Register, SignIn, SignInForm } from './screens/sign_in'
 import { Flow, Flows, kindOf } from './screens/flows'
 import { Home } from './screens/home'
@@ -233,23 +233,24 @@ function Account({ me }: { me: Schemas['Me'] }) {
   return (
     <div class="account">
       {all.length > 1 ? (
-        <label class="unlabelled">
-          <span class="unseen">Workspace</span>
-          <select
-            value={me.workspace.id}
-            disabled={act.busy}
-            onChange={event => {
-              const id = event.currentTarget.value
-              void act.run(() => switchTo(id))
-            }}
-          >
-            {all.map(each => (
-              <option key={each.id} value={each.id}>
-                {each.name}
-              </option>
-            ))}
-          </select>
-        </label>
+        <details>
+          <summary class="name">
+            <span class="unseen">Workspace: </span>
+            {me.workspace.name}
+          </summary>
+          <ul aria-label="Switch to">
+            {all
+              .filter(each => each.id !== me.workspace.id)
+              .map(each => (
+                <li key={each.id}>
+                  <Press class="plain" act={act} work={() => switchTo(each.id)}>
+                    {each.name}
+                  </Press>
+                </li>
+              ))}
+          </ul>
+          <ShowMore of={mine} />
+        </details>
       ) : (
         <p class="name">{me.workspace.name}</p>
       )}

@@ -587,6 +587,12 @@ def ready(page: Page) -> None:
     page.evaluate(READY)
 
 
+def switched(page: Page, workspace: str) -> None:
+    """To another of their workspaces, by its name below the one that is open."""
+    page.locator(".account summary").click()
+    page.locator(".account").get_by_role("button", name=workspace, exact=True).click()
+
+
 def paged(page: Page, limit: int, rows: int) -> None:
     """What this page asks the API for with this limit has so many rows a page: to turn a page, few
     are enough."""

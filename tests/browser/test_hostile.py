@@ -18,6 +18,7 @@ from tests.browser.conftest import (
     ready,
     signed_in,
     signed_in_by_form,
+    switched,
     went,
 )
 from tests.browser.test_preferences import mailed
@@ -150,7 +151,7 @@ def test_a_choice_of_workspaces_and_the_pages_of_all_of_them_show_them_as_text(
     email, _ = service.registered(called("operator"), "Operators")
     service.command("grant-super-admin", email, "--unverified")
     signed_in(page, service, mallory.email, "/nothing")
-    page.get_by_role("combobox", name="Workspace").select_option(label=other)
+    switched(page, other)
     page.get_by_role("heading", level=1, name=other).wait_for()
     ready(page)  # what is still asked when the session ends is refused
     page.get_by_role("button", name="Sign out").click()

@@ -26,6 +26,7 @@ from tests.browser.conftest import (
     opened,
     ready,
     signed_in,
+    switched,
     went,
 )
 from tests.browser.test_screens import clean
@@ -177,7 +178,7 @@ def test_who_signs_in_again_stays_in_the_workspace_that_they_were_in(
     again.get_by_label("Password").fill(PASSWORD)
     again.get_by_role("button", name="Sign in").click()
     page.get_by_role("heading", level=1, name="grace@example.com").wait_for()
-    expect(page.locator(".account option:checked")).to_have_text("Beta")
+    expect(page.locator(".account summary")).to_have_text("Workspace: Beta")
     expect(again).to_have_count(0)
     signed_out(stranger.context, service)
     page.get_by_role("link", name="Runs", exact=True).click()
@@ -197,11 +198,11 @@ def test_what_is_typed_stays_in_its_workspace_and_goes_with_signing_out(
     typed = page.get_by_label("First name")
     opened(page, service, "/contacts/new")
     typed.fill("Grace")
-    page.get_by_label("Workspace").select_option(label="Acme")
+    switched(page, "Acme")
     page.get_by_role("heading", level=1, name="Acme").wait_for()
     opened(page, service, "/contacts/new")
     expect(typed).to_have_value("")
-    page.get_by_label("Workspace").select_option(label="Beta")
+    switched(page, "Beta")
     page.get_by_role("heading", level=1, name="Beta").wait_for()
     opened(page, service, "/contacts/new")
     expect(typed).to_have_value("Grace")
@@ -224,7 +225,7 @@ def test_what_is_typed_stays_in_its_workspace_and_goes_with_signing_out(
 
     other = stranger.context.new_page()
     opened(other, service, "/")
-    other.get_by_label("Workspace").select_option(label="Acme")
+    switched(other, "Acme")
     other.get_by_role("heading", level=1, name="Acme").wait_for()
     page.route(
         "**/auth/logout", lambda route: route.fulfill(status=401), times=1
