@@ -6,6 +6,7 @@ import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import (
@@ -354,7 +355,27 @@ def test_home_says_what_needs_somebody_in_a_workspace_without_flows(
         if number == 0:
             answer = own.api.post(made["trigger"]["webhookUrl"], json={})
             assert answer.status_code == 422
-    page.get_by_role("link", name="1 refused request to Flow 0 this week").wait_for()
+    link = page.get_by_role("link", name="1 refused request to Flow 0 this week")
+    expect(link).to_have_attribute("href", re.compile(r"outcome=REFUSED&createdAfter=[\d-]{10}$"))
+
+
+def test_home_counts_the_runs_that_its_link_leads_to(page: Page, service: Service) -> None:
+    asked: list[str] = []
+
+    def failed(route: Route) -> None:
+        asked.append(parse_qs(urlsplit(route.request.url).query)["createdAfter"][0])
+        answer = service.read("/runs?limit=1")
+        route.fulfill(json={**answer, "nextCursor": None})
+
+    service.send()
+    page.route(re.compile(r"/runs\?.*status=FAILED"), failed)
+    opened(page, service, "/")
+    page.get_by_role("link", name="1 failed run this week").click()
+    page.get_by_role("heading", level=1, name="Runs").wait_for()
+    expect(page.locator("tbody tr")).to_have_count(1)
+    since = page.get_by_label("Since")
+    expect(since).to_be_visible()  # for it narrows the list
+    assert len(set(asked)) == 1, asked
 
 
 def test_the_first_event_is_sent_by_who_looked_elsewhere_in_between_and_to_nobody_else(

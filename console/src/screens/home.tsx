@@ -2,6 +2,7 @@
 import { useRef, useState } from 'preact/hooks'
 import { api, byId, got } from '../api'
 import { useAct, useListed, useLoaded } from '../data'
+import { days, local } from '../days'
 import { useCan, useMe } from '../me'
 import { useFlows, type FlowName } from '../names'
 import { go } from '../router'
@@ -66,13 +67,19 @@ const OVERDUE = [
 ] as const
 const MOST = 50
 
-const aWeekAgo = () => new Date(Date.now() - 7 * 86_400_000).toISOString()
+/** As the address of a list has it: of what is counted, the list shows all. */
+const aWeekAgo = () => `createdAfter=${local(Date.now() - 7 * 86_400_000).slice(0, 10)}`
 
 async function needs(me: ReturnType<typeof useMe>, may: (permission: string) => boolean) {
+  const week = aWeekAgo()
   const [troubles, unknown, failed, plan, endpoints, paused] = await Promise.all([
     got(api.GET('/troubles')),
     got(api.GET('/messages', { params: { query: { status: 'UNKNOWN', limit: MOST } } })),
-    got(api.GET('/runs', { params: { query: { status: 'FAILED', limit: MOST, createdAfter: aWeekAgo() } } })),
+    got(
+      api.GET('/runs', {
+        params: { query: { status: 'FAILED', limit: MOST, ...days(new URLSearchParams(week)) } },
+      }),
+    ),
     got(api.GET('/billing/plan')),
     may('event_endpoints:read') ? got(api.GET('/event-endpoints', { params: { query: { limit: 200 } } })) : null,
     may('broadcasts:read')
@@ -102,7 +109,11 @@ async function needs(me: ReturnType<typeof useMe>, may: (permission: string) => 
       '/messages?status=UNKNOWN',
     )
   for (const { definitionId: id, name, count: refused } of troubles.refused)
-    say(id, `${count(refused, 'refused request')} to ${name} this week`, `${flowPath(id)}/requests?outcome=REFUSED`)
+    say(
+      id,
+      `${count(refused, 'refused request')} to ${name} this week`,
+      `${flowPath(id)}/requests?outcome=REFUSED&${week}`,
+    )
   for (const { id, name } of troubles.givenUp)
     if (id.startsWith('seg'))
       say(`given up ${id}`, `The work on segment ${name} was given up: save its filter again`, `/segments/${id}`)
@@ -113,7 +124,8 @@ async function needs(me: ReturnType<typeof useMe>, may: (permission: string) => 
         flowPath(id),
       )
   for (const { id, name } of paused?.data ?? []) say(id, `Broadcast ${name} is paused`, `/broadcasts/${id}`)
-  if (failed.data.length) say('failed', `${count(failed.data.length, 'failed run')} this week`, '/runs?status=FAILED')
+  if (failed.data.length)
+    say('failed', `${count(failed.data.length, 'failed run')} this week`, `/runs?status=FAILED&${week}`)
   for (const endpoint of endpoints?.data ?? [])
     if (!endpoint.enabled && endpoint.disabledReason !== 'manual')
       say(
