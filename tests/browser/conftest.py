@@ -392,7 +392,7 @@ def watch(watching: Watch) -> Iterator[Watch]:
 
 
 @pytest.fixture(scope="session")
-def demo(chromium: Browser, service: Service) -> Iterator[BrowserContext]:
+def owner(chromium: Browser, service: Service) -> Iterator[BrowserContext]:
     """The browser of the demo's owner, signed in by the link that was printed."""
     context = chromium.new_context()
     context.add_init_script(hasty())
@@ -405,29 +405,19 @@ def demo(chromium: Browser, service: Service) -> Iterator[BrowserContext]:
     context.close()
 
 
-@pytest.fixture(scope="module")
+def renewed(context: BrowserContext, service: Service) -> str:
+    """The bearer of who is signed in in this browser, whose session this renews as a page does."""
+    headers = {"Origin": service.url, "X-Forwarded-For": any_address()}
+    answer = context.request.post(
+        f"{service.url}/auth/refresh", headers=headers, data={"session": "cookie"}
+    )
+    return str(answer.json()["accessToken"])
+
+
+@pytest.fixture(scope="session")
 def tabs() -> list[Page]:
     """The owner's tab, once there is one."""
     return []
-
-
-@pytest.fixture(scope="module")
-def owner(demo: BrowserContext, service: Service, tabs: list[Page]) -> Iterator[BrowserContext]:
-    """The demo's owner, for each file in another session: each load of the page renews it, and that
-    may be sixty times a minute, for it is made for people."""
-    headers = {"Origin": service.url, "X-Forwarded-For": any_address()}
-    in_cookie = {"session": "cookie"}
-    answer = demo.request.post(f"{service.url}/auth/refresh", headers=headers, data=in_cookie)
-    signed = answer.json()
-    answer = demo.request.post(
-        f"{service.url}/auth/switch",
-        headers={**headers, "Authorization": f"Bearer {signed['accessToken']}"},
-        data={**in_cookie, "workspaceId": signed["workspace"]["id"]},
-    )
-    assert answer.ok, answer.text()
-    yield demo
-    while tabs:
-        tabs.pop().close()
 
 
 @pytest.fixture

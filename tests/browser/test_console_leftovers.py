@@ -16,7 +16,7 @@ from playwright.sync_api import (
     expect,
 )
 
-from tests.browser.conftest import PASSWORD, PHONE, Service, Watch, opened, signed_in
+from tests.browser.conftest import PASSWORD, PHONE, Service, Watch, opened, renewed, signed_in
 from tests.browser.test_acts import confirmed
 from tests.browser.test_drafts import UNSAVED, saving
 from tests.browser.test_editor import DRAWN, HOOK, box, edited, graph
@@ -468,6 +468,7 @@ def test_no_field_makes_a_phone_zoom_in_also_held_sideways(
             assert {*sizes} == {"16px"}
         expect(page.locator(".cm-content").first).to_have_css("font-size", "16px")
     phone.close()
+    renewed(owner, service)  # by the token that the phone has used, while that still counts
 
 
 def test_a_box_with_errors_says_so_to_who_hears_it(page: Page, service: Service) -> None:

@@ -26,6 +26,7 @@ from tests.browser.conftest import (
     loaded,
     opened,
     ready,
+    renewed,
     signed_in,
     switched,
     went,
@@ -95,10 +96,7 @@ def test_when_the_session_ends_nothing_that_was_typed_is_lost(
 def signed_out(context: BrowserContext, service: Service) -> None:
     """As by another tab, which test_when_the_session_ends opens."""
     headers = {"Origin": service.url, "X-Forwarded-For": any_address()}
-    renewed = context.request.post(
-        f"{service.url}/auth/refresh", headers=headers, data={"session": "cookie"}
-    )
-    bearer = {"Authorization": f"Bearer {renewed.json()['accessToken']}"}
+    bearer = {"Authorization": f"Bearer {renewed(context, service)}"}
     answer = context.request.post(f"{service.url}/auth/logout", headers={**headers, **bearer})
     assert answer.ok, answer.text()
     assert context.cookies() == []
