@@ -501,7 +501,10 @@ def test_a_broadcast_is_composed_previewed_sent_and_accounted_for(
     page.locator(".sample").get_by_text("Hi Ada").wait_for()
     page.frame_locator(".sample iframe").get_by_text("Tea for Ada").wait_for()
     assert service.read(f"/broadcasts/{id}")["state"] == "DRAFT"
-    confirmed(page, "Schedule")
+    page.get_by_role("button", name="Schedule", exact=True).click()
+    asking = page.get_by_role("dialog")
+    asking.get_by_text("at the last count, 1 contact of 3 can be reached").wait_for()
+    asking.get_by_role("button", name="Schedule", exact=True).click()
     page.get_by_text("3 of 3").wait_for()
     page.locator(".facts .status", has_text="Sent").wait_for()
     stored = service.read(f"/broadcasts/{id}")

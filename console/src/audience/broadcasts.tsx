@@ -1,6 +1,6 @@
 // Broadcasts: composed, previewed by reason, scheduled; and while they are sent, who got it and who did not.
 import { api, byId, exactly, got, sent, tagged, type Schemas } from '../api'
-import { useLoaded } from '../data'
+import { useLoaded, type Loaded } from '../data'
 import { CHANGED, Days } from '../days'
 import { ListScreen, useNarrowed } from '../lists'
 import { useCan } from '../me'
@@ -28,6 +28,7 @@ import { TestMail } from '../test_mail'
 
 export type Stored = Schemas['BroadcastShape']
 type Counts = Schemas['AudienceCounts']
+type Previewed = Schemas['BroadcastPreview']
 /** A time that came no longer ago than this is as good as now. */
 const LATE_MS = 5 * 60_000
 const hasPassed = (sendAt: string) => Date.parse(sendAt) < Date.now() - LATE_MS
@@ -109,6 +110,11 @@ export function Broadcast({ id }: { id: string }) {
     const changed = await answer
     if (value) broadcast.set({ ...value, ...changed })
   }
+  const isBefore = value !== null && !value.audience.frozen && value.state !== 'CANCELLED'
+  const preview = useLoaded(
+    async () => (isBefore ? got(api.POST('/broadcasts/{id}/preview', path)) : null),
+    [id, isBefore, value?.updatedAt],
+  )
   const isOpen = value !== null && (value.state === 'DRAFT' || value.state === 'SCHEDULED')
   const neverBegan = isOpen || (value?.state === 'CANCELLED' && !value.audience.frozen)
   return (
@@ -133,8 +139,9 @@ export function Broadcast({ id }: { id: string }) {
                 }
               >
                 <p>
-                  <Begins of={value} /> Everyone in the audience at that moment who can be reached gets it once. Until
-                  then it can be edited; afterwards it can be paused or cancelled, but what was sent cannot be recalled.
+                  <Begins of={value} /> Everyone in the audience at that moment who can be reached gets it once
+                  {preview.value && <b>: at the last count, {reached(preview.value)}</b>}. Until then it can be edited;
+                  afterwards it can be paused or cancelled, but what was sent cannot be recalled.
                 </p>
               </Confirm>
             )}
@@ -208,7 +215,7 @@ export function Broadcast({ id }: { id: string }) {
             ) : value.state === 'CANCELLED' ? (
               <p class="empty">It was cancelled before it began: nobody got it.</p>
             ) : (
-              <Preview of={value} isMail={template.value?.channel === 'email'} />
+              <Preview of={value} preview={preview} isMail={template.value?.channel === 'email'} />
             )}
           </>
         )}
@@ -299,9 +306,13 @@ function AudienceTable({ of }: { of: readonly (readonly [string, Counts | null])
   )
 }
 
+const reached = ({ audience, isComplete, lookedAt }: Previewed) =>
+  `${plural(audience.reachable, 'contact')} of ${audience.total.toLocaleString()} can be reached${
+    isComplete ? '' : `, of the oldest ${lookedAt.toLocaleString()}: there was no time to count all`
+  }`
+
 /** Who would get it now, who would not and why, and what it would say to the newest. */
-function Preview({ of, isMail }: { of: Stored; isMail: boolean }) {
-  const preview = useLoaded(() => got(api.POST('/broadcasts/{id}/preview', byId(of.id))), [of.id, of.updatedAt])
+function Preview({ of, preview, isMail }: { of: Stored; preview: Loaded<Previewed | null>; isMail: boolean }) {
   const samples = preview.value?.samples ?? []
   const names = useContactNames(samples.map(each => each.contactId))
   const test = (to: string) =>
@@ -322,22 +333,21 @@ function Preview({ of, isMail }: { of: Stored; isMail: boolean }) {
         }
       >
         <Shown of={preview}>
-          {value => (
-            <>
-              <p class="verdict" role="status">
-                {plural(value.audience.reachable, 'contact')} of {value.audience.total.toLocaleString()} can be reached
-                {!value.isComplete &&
-                  `, of the oldest ${value.lookedAt.toLocaleString()}: there was no time to count all`}
-                .
-              </p>
-              {value.refusal && (
-                <p class="wrong" role="alert">
-                  It cannot be scheduled like this: <Sentence text={value.refusal.sentence} />
+          {value =>
+            value && (
+              <>
+                <p class="verdict" role="status">
+                  {reached(value)}.
                 </p>
-              )}
-              <AudienceTable of={[['now', value.audience]]} />
-            </>
-          )}
+                {value.refusal && (
+                  <p class="wrong" role="alert">
+                    It cannot be scheduled like this: <Sentence text={value.refusal.sentence} />
+                  </p>
+                )}
+                <AudienceTable of={[['now', value.audience]]} />
+              </>
+            )
+          }
         </Shown>
       </Section>
       {preview.value && (
