@@ -702,6 +702,7 @@ def test_a_broadcast_is_paused_resumed_and_cancelled(page: Page, service: Servic
     assert progress["cancelled"] >= 3
     page.locator("dd a[href$='status=CANCELLED']", has_text=str(progress["cancelled"])).click()
     expect(page.locator("tbody tr", has_text="Cancelled")).to_have_count(progress["cancelled"])
+    expect(page.get_by_role("combobox", name="Reason")).to_be_in_viewport()
 
 
 def test_what_is_wrong_with_a_broadcast_stands_at_its_field(

@@ -72,8 +72,15 @@ export function Recipients({ of, isMoving, reload }: { of: Stored; isMoving: boo
     isMoving ? 2000 : 0,
   )
   const names = useContactNames(list.rows?.map(each => each.contactId) ?? [])
+  const top = useRef<HTMLDivElement>(null)
+  const shown = useRef(status)
+  useEffect(() => {
+    if (shown.current !== status && document.activeElement?.closest('dd')) top.current?.scrollIntoView()
+    shown.current = status
+  }, [status]) // whoever pressed a number of the progress would not see that the list below has changed
   return (
     <Section title="Recipients">
+      <div ref={top} />
       <Filters>
         <Choice name="status" options={STATUSES} />
         <Choice
