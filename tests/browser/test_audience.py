@@ -581,10 +581,12 @@ def test_a_broadcast_is_composed_with_all_that_it_may_say(page: Page, service: S
     segment = service.made("/segments", {"name": f"Tea {tag}", "filter": filter})["id"]
     topic = service.made("/topics", {"name": f"News {tag}", "channels": ["email"]})["id"]
     what = template(service, "marketing")
+    service.until(lambda: service.read(f"/segments/{segment}")["count"] == 3)
     opened(page, service, "/broadcasts/new")
     page.get_by_label("Name", exact=True).fill(f"Tea {tag}")
     page.get_by_label("Audience").select_option("segment")
     page.get_by_label("Segment", exact=True).select_option(segment)
+    page.get_by_text("3 contacts.", exact=True).wait_for()
     page.get_by_label("Template").select_option(what)
     page.get_by_label("Topic").select_option(topic)
     begins = NEXT_MONTH.replace("T09:00:00Z", "T07:08")  # in the time zone of the browser

@@ -6,7 +6,7 @@ import { same } from '../exact'
 import { getting, options, Tags, TAGS, useSegments, useTemplates, useTopics } from '../names'
 import { useCan } from '../me'
 import { go, useFilter } from '../router'
-import { Field, Form, Link, NotAllowed, Opened, Screen, Section } from '../ui'
+import { Field, Form, Link, NotAllowed, Opened, Screen, Section, plural } from '../ui'
 import { Unsaved } from '../unsaved'
 import { mayChange, type Stored } from './broadcasts'
 import { BLANK, FilterField, FoundShown, filterOf, useFound } from './filter'
@@ -50,6 +50,7 @@ function Compose({ stored, tag, again }: Partial<Edited<Stored>>) {
     segments: useSegments(draft.segmentId),
   }
   const template = known.templates.rows?.find(each => each.id === draft.templateId)
+  const count = known.segments.rows?.find(each => each.id === draft.segmentId)?.count
   const save = async () => {
     const { name, way, templateId } = draft
     const body = {
@@ -99,7 +100,13 @@ function Compose({ stored, tag, again }: Partial<Edited<Stored>>) {
             label="Segment"
             required
             {...choice(known.segments)}
-            hint={known.segments.rows?.length === 0 && <Link to="/segments/new">Create a segment first</Link>}
+            hint={
+              known.segments.rows?.length === 0 ? (
+                <Link to="/segments/new">Create a segment first</Link>
+              ) : (
+                count != null && `${plural(count, 'contact')}.`
+              )
+            }
             {...field('segmentId')}
           />
         )}
