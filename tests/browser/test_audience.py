@@ -707,6 +707,22 @@ def test_a_broadcast_is_paused_resumed_and_cancelled(page: Page, service: Servic
     expect(page.get_by_role("combobox", name="Reason")).to_be_in_viewport()
 
 
+def test_the_question_before_a_resume_says_who_waits_for_another_day(
+    page: Page, service: Service
+) -> None:
+    body = {"name": "Slow", "tag": "tea", "templateId": template(service), "localTime": "09:30"}
+    path = f"/broadcasts/{service.made('/broadcasts', body)['id']}"
+
+    def paused(route: Route) -> None:
+        """The answer of this service, had it been paused."""
+        route.fulfill(json={**service.read(path), "state": "PAUSED"})
+
+    page.route(f"{service.url}{path}", paused)
+    opened(page, service, path)
+    page.get_by_role("button", name="Resume").click()
+    page.get_by_role("dialog").get_by_text("Where 09:30 has passed by more than an hour").wait_for()
+
+
 def test_what_is_wrong_with_a_broadcast_stands_at_its_field(
     page: Page, service: Service, watch: Watch
 ) -> None:

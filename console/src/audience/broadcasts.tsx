@@ -163,7 +163,11 @@ export function Broadcast({ id }: { id: string }) {
                 title="Resume this broadcast?"
                 act={() => done(got(api.POST('/broadcasts/{id}/resume', path)))}
               >
-                <p>It continues where it stopped; nobody gets it twice.</p>
+                <p>
+                  It continues where it stopped; nobody gets it twice.
+                  {value.localTime &&
+                    ` Where ${value.localTime} has passed by more than an hour, it is sent a day later.`}
+                </p>
               </Confirm>
             )}
             {isMoving(value) && sends && (
