@@ -250,7 +250,7 @@ def test_contacts_are_tried_imported_searched_and_exported(
     page.get_by_role("heading", name="Preview").wait_for()
     now.click()
     page.get_by_role("heading", name="Result").wait_for()
-    opened(page, service, "/contacts")
+    page.get_by_role("link", name="View contacts").click()
     page.get_by_label("Search").fill(f"imp-{mark}")
     page.wait_for_url(re.compile(f"q=imp-{mark}"))
     page.get_by_role("link", name="Imogen").wait_for()

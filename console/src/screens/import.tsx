@@ -5,7 +5,7 @@ import { useAct, useDraft } from '../data'
 import { useTopics } from '../names'
 import { Errors, toFirst } from '../errors'
 import { Refusal, unreachable } from '../session'
-import { Button, Check, Facts, Field, Rest, Screen, Section, plural } from '../ui'
+import { Button, Check, Facts, Field, Link, Rest, Screen, Section, plural } from '../ui'
 
 // --- its columns ------------------------------------------------------------------------------------
 
@@ -270,6 +270,7 @@ export function Import() {
               ['Rejected', last.failed],
             ]}
           />
+          {!last.dryRun && <Link to="/contacts">View contacts</Link>}
           {wrong.length > 0 && (
             <>
               <p>
