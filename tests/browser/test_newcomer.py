@@ -45,6 +45,7 @@ def newcomer(chromium: Browser, fresh: Service) -> Iterator[tuple[Page, Watch]]:
 def picture(page: Page, name: str) -> None:
     if PICTURES is None:
         return
+    ready(page)
     session = page.context.new_cdp_session(page)
     page.mouse.move(0, 0)
     taken = session.send("Page.captureScreenshot", {"format": "webp", "quality": 80})
