@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from tests import servers
-from tests.deployment import Deployment, made, owner_of, until
+from tests.deployment import Deployment, Part, made, owner_of, until
 from tests.web.wire import Answer, Connection
 
 pytestmark = pytest.mark.drill
@@ -131,11 +131,23 @@ def test_fifty_at_once_for_one_unknown_address_are_one_contact_and_fifty_runs(
     assert {run["id"] for run in runs} == {one["runId"] for one in ids}
 
 
+def silences(front: Part) -> int:
+    return front.text.count("redis is silent")
+
+
 def test_of_a_thousand_at_once_from_one_address_exactly_120_are_taken(
     deployment: Deployment, path: str
 ) -> None:
-    event = post(path, "203.0.113.1", {"email": "busy@example.com"})
-    answers = asyncio.run(send_all(deployment.port, [event] * 1_000))
+    """While Redis answers both: a machine that is busy may keep one waiting, which counts for
+    itself then; that is tried again."""
+    [front] = deployment.parts
+    for address in ("203.0.113.1", "203.0.113.3", "203.0.113.4", "203.0.113.5"):
+        until(lambda: silences(front) == front.text.count("redis answers again"), "Redis", front)
+        before = silences(front)
+        event = post(path, address, {"email": "busy@example.com"})
+        answers = asyncio.run(send_all(deployment.port, [event] * 1_000))
+        if silences(front) == before:
+            break
     assert statuses(answers) == {202: 120, 429: 880}
     refused = next(answer for answer in answers if answer.status == 429)
     assert 0 < int(refused.headers["retry-after"]) <= 60
