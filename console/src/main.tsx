@@ -227,14 +227,15 @@ function Safe({ children }: { children: preact.ComponentChildren }) {
 }
 
 function Account({ me }: { me: Schemas['Me'] }) {
+  const { path } = useLocation()
   const mine = useListed(cursor => got(api.GET('/workspaces', { params: { query: page(cursor) } })), [])
   const act = useAct()
   const all = mine.rows ?? []
   return (
     <div class="account">
       {all.length > 1 ? (
-        <details>
-          <summary class="name">
+        <details key={path}>
+          <summary class="name" title="Switch workspace">
             <span class="unseen">Workspace: </span>
             {me.workspace.name}
           </summary>

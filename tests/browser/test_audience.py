@@ -503,7 +503,7 @@ def test_a_broadcast_is_composed_previewed_sent_and_accounted_for(
     assert service.read(f"/broadcasts/{id}")["state"] == "DRAFT"
     page.get_by_role("button", name="Schedule", exact=True).click()
     asking = page.get_by_role("dialog")
-    asking.get_by_text("at the last count, 1 contact of 3 can be reached").wait_for()
+    asking.get_by_text("Now: 1 contact of 3 can be reached.").wait_for()
     asking.get_by_role("button", name="Schedule", exact=True).click()
     page.get_by_text("3 of 3").wait_for()
     page.locator(".facts .status", has_text="Sent").wait_for()
@@ -705,6 +705,10 @@ def test_a_broadcast_is_paused_resumed_and_cancelled(page: Page, service: Servic
     page.locator("dd a[href$='status=CANCELLED']", has_text=str(progress["cancelled"])).click()
     expect(page.locator("tbody tr", has_text="Cancelled")).to_have_count(progress["cancelled"])
     expect(page.get_by_role("combobox", name="Reason")).to_be_in_viewport()
+    page.evaluate("scrollTo(0, 0)")
+    page.locator("dd a[href$='status=CANCELLED']").click()  # once more, from above
+    expect(page.get_by_role("heading", name="Recipients")).to_be_in_viewport()
+    expect(page.locator("#recipients")).to_be_focused()
 
 
 def test_the_question_before_a_resume_says_who_waits_for_another_day(

@@ -134,14 +134,15 @@ export function Broadcast({ id }: { id: string }) {
                 label="Schedule"
                 primary
                 title="Send this broadcast?"
+                read={preview.reload}
                 act={() =>
                   done(got(api.POST('/broadcasts/{id}/schedule', { ...path, headers: { 'If-Match': value.etag } })))
                 }
               >
                 <p>
-                  <Begins of={value} /> Everyone in the audience at that moment who can be reached gets it once
-                  {preview.value && <b>: at the last count, {reached(preview.value)}</b>}. Until then it can be edited;
-                  afterwards it can be paused or cancelled, but what was sent cannot be recalled.
+                  <Begins of={value} /> Everyone in the audience at that moment who can be reached gets it once.{' '}
+                  {preview.value && <b>Now: {reached(preview.value)}. </b>}Until then it can be edited; afterwards it
+                  can be paused or cancelled, but what was sent cannot be recalled.
                 </p>
               </Confirm>
             )}
@@ -406,6 +407,13 @@ function Preview({ of, preview, isMail }: { of: Stored; preview: Loaded<Previewe
 }
 
 /** How far it is, and who got it. */
+/** Whoever presses a number of the progress would not see that the list below has changed. */
+const toRecipients = () => {
+  const list = document.getElementById('recipients')
+  list?.scrollIntoView()
+  list?.focus({ preventScroll: true })
+}
+
 function Sent({ of, reload }: { of: Stored; reload: () => Promise<void> }) {
   const { progress, audience } = of
   const ended = DONE.reduce((sum, status) => sum + progress[key(status)], 0)
@@ -418,15 +426,17 @@ function Sent({ of, reload }: { of: Stored; reload: () => Promise<void> }) {
             (of.state === 'CANCELLED' ? ' before it was cancelled' : ' so far: the audience is still being determined')}
         </p>
         <progress aria-label="Contacts processed" max={Math.max(1, progress.total)} value={ended} />
-        <Facts
-          of={STATUSES.filter(status => progress[key(status)]).map(
-            status =>
-              [
-                status.toLowerCase(),
-                <Link to={`/broadcasts/${of.id}?status=${status}`}>{progress[key(status)].toLocaleString()}</Link>,
-              ] as const,
-          )}
-        />
+        <div onClick={({ target }) => (target as Element).closest('a') && setTimeout(toRecipients)}>
+          <Facts
+            of={STATUSES.filter(status => progress[key(status)]).map(
+              status =>
+                [
+                  status.toLowerCase(),
+                  <Link to={`/broadcasts/${of.id}?status=${status}`}>{progress[key(status)].toLocaleString()}</Link>,
+                ] as const,
+            )}
+          />
+        </div>
       </Section>
       <Section title="Audience">
         <AudienceTable
@@ -438,7 +448,9 @@ function Sent({ of, reload }: { of: Stored; reload: () => Promise<void> }) {
         />
       </Section>
       <AskWhy broadcastId={of.id} />
-      <Recipients of={of} isMoving={isMoving(of)} reload={reload} />
+      <div id="recipients" tabIndex={-1}>
+        <Recipients of={of} isMoving={isMoving(of)} reload={reload} />
+      </div>
     </>
   )
 }

@@ -35,7 +35,7 @@ const WHY: Record<string, string> = {
   quiet_hours: 'waits for the end of quiet hours',
   busy_domain: 'others at the domain come first',
   suppressed_max_wait: 'quiet hours last too long',
-  suppressed_unverified: 'no owner had a verified address',
+  suppressed_unverified: 'no owner has verified their email address',
   bounced_hard: 'bounced permanently',
   bounced_soft: 'bounced this time',
   complained: 'reported as spam',
@@ -72,15 +72,8 @@ export function Recipients({ of, isMoving, reload }: { of: Stored; isMoving: boo
     isMoving ? 2000 : 0,
   )
   const names = useContactNames(list.rows?.map(each => each.contactId) ?? [])
-  const top = useRef<HTMLDivElement>(null)
-  const shown = useRef(status)
-  useEffect(() => {
-    if (shown.current !== status && document.activeElement?.closest('dd')) top.current?.scrollIntoView()
-    shown.current = status
-  }, [status]) // whoever pressed a number of the progress would not see that the list below has changed
   return (
     <Section title="Recipients">
-      <div ref={top} />
       <Filters>
         <Choice name="status" options={STATUSES} />
         <Choice

@@ -270,7 +270,6 @@ export function Import() {
               ['Rejected', last.failed],
             ]}
           />
-          {!last.dryRun && <Link to="/contacts">View contacts</Link>}
           {wrong.length > 0 && (
             <>
               <p>
@@ -285,6 +284,7 @@ export function Import() {
               </ul>
             </>
           )}
+          {!last.dryRun && last.created + last.updated > 0 && <Link to="/contacts">View contacts</Link>}
         </Section>
       )}
     </Screen>
