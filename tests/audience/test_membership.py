@@ -306,8 +306,8 @@ class World:
         claimed = await self.process.claim("segment", [], 2)
         for job in claimed:
             task = asyncio.create_task(segment_jobs.work(self.process, job))
-            if self.random.random() < 0.4:
-                await asyncio.sleep(self.random.random() * 0.01)
+            if self.random.random() < 0.6:
+                await asyncio.sleep(self.random.random() * 0.004)
                 self.seen["died"] += task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
