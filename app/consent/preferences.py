@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -145,25 +145,20 @@ async def choices(process: Process, db: Handle, link: Link) -> list[Choice]:
     ]
 
 
-async def topic_choices(db: Handle, link: Link, found: Sequence[Choice]) -> list[TopicChoice]:
-    """Topics on those of the channels on which the contact gets anything. Who reads mail elsewhere
-    has none: nobody there has agreed."""
+async def topic_choices(
+    db: Handle, link: Link, found: Sequence[Choice], known: Mapping[str, Topic]
+) -> list[TopicChoice]:
+    """Topics that are known, on those of their channels on which the contact gets anything. Who
+    reads mail elsewhere has none: nobody there has agreed."""
     contact = await _contact_of(db, link)
     if contact is None:
         return []
-    known = await stored_topics.of_workspace(db, workspace_id=link.workspace_id)
     return [
         TopicChoice(topic, one.channel, topics.state_of(contact.topics, topic.id, one.channel))
         for topic in known.values()
         for one in found
         if one.reason is None and one.channel in topic.channels and not topic.is_default
     ]
-
-
-async def default_topic(db: Handle, link: Link) -> Topic | None:
-    """The topic, where the workspace has one, that whoever gets anything on its channels gets."""
-    known = await stored_topics.of_workspace(db, workspace_id=link.workspace_id)
-    return next((one for one in known.values() if one.is_default), None)
 
 
 async def topic_of(db: Handle, link: Link) -> str | None:

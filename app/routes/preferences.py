@@ -19,7 +19,7 @@ from app.database.db import Handle
 from app.machine.contact_values import State
 from app.messages import double_opt_in
 from app.messages.footers import EXAMPLE
-from app.store import workspaces
+from app.store import topics, workspaces
 from app.store.suppressions import Reason
 from app.store.topics import Topic
 from app.web.page import page
@@ -138,7 +138,8 @@ async def _opt_out(
 
 async def _topics(call: Call, db: Handle, link: Link) -> list[TopicChoice]:
     found = await preferences.choices(call.process, db, link)
-    return await preferences.topic_choices(db, link, found)
+    known = await topics.of_workspace(db, workspace_id=link.workspace_id)
+    return await preferences.topic_choices(db, link, found, known)
 
 
 def _named(named: str, offered: Sequence[TopicChoice]) -> TopicChoice | None:
@@ -149,14 +150,14 @@ async def _page(call: Call, link: Link, *first: str) -> Response:
     async with call.process.database.read() as db:
         workspace = await workspaces.by_id(db, id=link.workspace_id)
         choices = await preferences.choices(call.process, db, link)
-        offered = await preferences.topic_choices(db, link, choices)
-        default = await preferences.default_topic(db, link)
+        known = await topics.of_workspace(db, workspace_id=link.workspace_id)
+        offered = await preferences.topic_choices(db, link, choices, known)
     if workspace is None:
         return nowhere()
     title = f"Messages from {workspace.name}"
     if not choices:
         return page(title, NOBODY)
-    channels = [*map(partial(_choice, default), choices)]
+    channels = [*map(partial(_choice, topics.default_of(known)), choices)]
     if len([one for one in choices if one.reason is None]) > 1 or offered:
         channels.append(ALL)
     return page(title, *first, *map(_topic, offered), *channels, asks=True)

@@ -75,7 +75,7 @@ async def create(call: Call) -> Response:
     if len(existing) >= topics.MOST:
         message = f"A workspace has at most {topics.MOST} topics; delete one first."
         raise Problem("conflict", message)
-    other = next((topic for topic in existing.values() if topic.is_default), None)
+    other = store.default_of(existing)
     if new.is_default and other is not None:
         message = f"{other.name} is the default topic of this workspace; there can be one."
         raise Problem("conflict", message, existingId=other.id)

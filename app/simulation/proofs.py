@@ -197,7 +197,7 @@ async def setting(process: Process, db: Handle, subject: Subject) -> Setting | N
         workspace.reply_to,
     )
     known = await topics.of_workspace(db, workspace_id=workspace_id)
-    default = next((topic.id for topic in known.values() if topic.is_default), None)
+    default = topics.default_of(known)
     return Setting(
         workspace=facts.workspace_root(workspace),
         definition_id=subject.row.id,
@@ -206,5 +206,5 @@ async def setting(process: Process, db: Handle, subject: Subject) -> Setting | N
         templates={id: asdict(row) for id, row in sent.items()},
         channels=sorted(await providers.names(process, db, workspace_id)),
         startable=await definition_starts.active(db, workspace_id=workspace_id, ids=started),
-        gate=Gate(workspace.frequency_cap, workspace.quiet_hours, default),
+        gate=Gate(workspace.frequency_cap, workspace.quiet_hours, default.id if default else None),
     )

@@ -35,6 +35,10 @@ async def lock(db: Handle, *, workspace_id: str) -> None:
     await db.lock_name(f"topics|{workspace_id}")
 
 
+def default_of(known: Mapping[str, Topic]) -> Topic | None:
+    return next((topic for topic in known.values() if topic.is_default), None)
+
+
 async def insert(
     db: Handle,
     *,
