@@ -110,12 +110,12 @@ export function Broadcast({ id }: { id: string }) {
     const changed = await answer
     if (value) broadcast.set({ ...value, ...changed })
   }
-  const isBefore = value !== null && !value.audience.frozen && value.state !== 'CANCELLED'
-  const preview = useLoaded(
-    async () => (isBefore ? got(api.POST('/broadcasts/{id}/preview', path)) : null),
-    [id, isBefore, value?.updatedAt],
-  )
   const isOpen = value !== null && (value.state === 'DRAFT' || value.state === 'SCHEDULED')
+  const isWaiting = isOpen && (value.state === 'DRAFT' || !!value.sendAt) // one that starts at once may have ended by the answer
+  const preview = useLoaded(
+    async () => (isWaiting ? got(api.POST('/broadcasts/{id}/preview', path)) : null),
+    [id, isWaiting, value?.updatedAt],
+  )
   const neverBegan = isOpen || (value?.state === 'CANCELLED' && !value.audience.frozen)
   return (
     <Screen
@@ -217,10 +217,14 @@ export function Broadcast({ id }: { id: string }) {
             <About of={value} template={template.value} />
             {value.audience.frozen ? (
               <Sent of={value} reload={broadcast.reload} />
-            ) : value.state === 'CANCELLED' ? (
-              <p class="empty">It was cancelled before it began: nobody got it.</p>
-            ) : (
+            ) : isWaiting ? (
               <Preview of={value} preview={preview} isMail={template.value?.channel === 'email'} />
+            ) : (
+              <p class="empty">
+                {value.state === 'CANCELLED'
+                  ? 'It was cancelled before it began: nobody got it.'
+                  : 'It starts: who gets it is being counted.'}
+              </p>
             )}
           </>
         )}
