@@ -6,8 +6,8 @@ import asyncio
 from types import TracebackType
 
 SLICE_SECONDS = 0.25
-LATE_SECONDS = 0.25  # a slice that took so much longer: the process stood still
-SPARED_SECONDS = 4.0  # at the most, of the time in which it did
+LATE_SECONDS = 0.25  # a slice that took so much longer: the process stood still, not only busy
+SPARED_SECONDS = 4.0  # of one deadline at the most
 READING_SECONDS = 0.25  # before the end, after a slice in which it stood still,
 NEXT_READING_SECONDS = 0.01  # and after any other: uvloop runs what is due at once before it reads
 
@@ -15,8 +15,8 @@ NEXT_READING_SECONDS = 0.01  # and after any other: uvloop runs what is due at o
 class Deadline:
     """`async with Deadline(seconds):` as asyncio.timeout, for a process that may stand still: when
     its machine is frozen, or gives the CPU to others, an answer may lie there unread, or be several
-    exchanges away. So the time is counted in slices: the rest of one that took longer is spared.
-    What has arrived is read before the end."""
+    exchanges away. So the time is counted in slices: of one that came late by more than
+    LATE_SECONDS, the time by which it did is spared. What has arrived is read before the end."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
@@ -46,13 +46,14 @@ class Deadline:
     def _pass(self, left: float, began: float) -> None:
         loop = asyncio.get_running_loop()
         took = loop.time() - began
-        spared = min(max(0.0, took - SLICE_SECONDS), self._sparable)
+        late = took - min(left, SLICE_SECONDS)
+        stood_still = late > LATE_SECONDS
+        spared = min(late, self._sparable) if stood_still else 0.0
         self._sparable -= spared
         left -= took - spared
         if left > 0.0:
             self._wait(left)
         else:
-            stood_still = took > SLICE_SECONDS + LATE_SECONDS
             reading = READING_SECONDS if stood_still else NEXT_READING_SECONDS
             self._timer = loop.call_later(reading, self._end)
 

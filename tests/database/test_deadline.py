@@ -46,8 +46,9 @@ async def test_an_answer_that_came_while_the_process_stood_still_is_read(
         assert await loop.sock_recv(near, 3) == b"yes"
 
 
+@pytest.mark.parametrize(("begins", "stands"), [(0.01, SECONDS - 0.02), (SECONDS - 0.05, 0.4)])
 async def test_an_answer_after_several_exchanges_has_its_time_though_the_process_stood_still(
-    ends: tuple[socket.socket, socket.socket],
+    ends: tuple[socket.socket, socket.socket], begins: float, stands: float
 ) -> None:
     """As a new connection, whose deadline is all but over when the process goes on."""
     near, far = ends
@@ -59,9 +60,10 @@ async def test_an_answer_after_several_exchanges_has_its_time_though_the_process
             await loop.sock_sendall(far, asked)
 
     answering = asyncio.create_task(answer())
-    loop.call_later(0.01, time.sleep, SECONDS - 0.02)
+    loop.call_later(begins, time.sleep, stands)
     async with Deadline(SECONDS):
-        for _ in range(10):
+        await asyncio.sleep(begins - 0.01)
+        for _ in range(6):
             await loop.sock_sendall(near, b"?")
             assert await loop.sock_recv(near, 1) == b"?"
     answering.cancel()
@@ -91,6 +93,25 @@ async def test_no_more_than_some_seconds_are_spared(
         async with Deadline(2.0):
             await loop.sock_recv(ends[0], 3)
     assert loop.time() - began < 2.5  # not 2.75, a slice and the rest
+
+
+async def test_a_process_that_is_busy_at_every_turn_is_spared_nothing(
+    ends: tuple[socket.socket, socket.socket],
+) -> None:
+    """Else what waits for a silent database would wait longer the busier the process is."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+
+    def work() -> None:
+        time.sleep(0.2)
+        if loop.time() - began < 4.0:
+            loop.call_soon(work)
+
+    loop.call_soon(work)
+    with pytest.raises(TimeoutError):
+        async with Deadline(2.0):
+            await loop.sock_recv(ends[0], 3)
+    assert loop.time() - began < 2.8  # not 3.2, each slice for a quarter of a second
 
 
 async def test_a_deadline_ends_what_takes_longer_and_leaves_alone_what_does_not() -> None:
