@@ -18,6 +18,7 @@ from app.database.db import Database, Handle
 from app.database.engine import Link
 from app.database.postgres import PostgresConnection
 from app.database.sqlite import SQLiteConnection
+from app.errors import Problem
 from app.main import open_process
 from app.process import Process
 from app.routes import ROUTES, SANDBOX_ROUTES
@@ -111,6 +112,29 @@ async def test_a_copy_of_what_asks_somebody_else_first_is_answered_once_that_is_
         copy = await asked(ed, url="/things")
     assert (copy.status_code, copy.headers[REPLAYED], calls) == (200, "true", 1)
     assert len(confirmed) == 1
+
+
+async def test_a_copy_that_is_refused_for_what_the_first_has_done_gets_its_answer(
+    cast: Cast, process: Process
+) -> None:
+    """As a broadcast that the first has scheduled since the copy looked for a kept answer."""
+    began = list[Call]()
+
+    async def concluding(call: Call) -> Response:
+        began.append(call)
+        if len(began) == 1:  # the copy, as the first request comes to its end
+            assert (await asked(ed, url="/things")).status_code == 200
+            raise Problem("conflict", "It was done meanwhile.")
+
+        async def end(_: Handle) -> Response:
+            return reply.ok({})
+
+        return await call.conclude(end)
+
+    async with application(process, concluding, tx=None, concludes=True) as client:
+        ed = replace(cast.ed, client=client)
+        copy = await asked(ed, url="/things")
+    assert (copy.status_code, copy.headers[REPLAYED], len(began)) == (200, "true", 2)
 
 
 async def test_without_a_key_every_request_has_its_effect(cast: Cast) -> None:
