@@ -27,7 +27,9 @@ async def test_of_many_who_take_a_sweep_at_once_one_has_it_until_it_is_due_again
 async def test_a_sweep_that_was_taken_by_a_clock_that_was_ahead_is_due_once_it_is_set_right(
     database: Database,
 ) -> None:
-    for days, taken in ((400, True), (0, True), (0, False)):
-        set_clock(database, days * 86_400_000)
-        async with database.write() as db:
-            assert await sweeps.take(db, "one", every=timedelta(minutes=1)) is taken
+    for ahead in (timedelta(days=400), timedelta(minutes=59)):
+        for offset, taken in ((ahead, True), (timedelta(0), True), (timedelta(0), False)):
+            set_clock(database, offset // timedelta(milliseconds=1))
+            async with database.write() as db:
+                name = f"ahead by {ahead}"
+                assert await sweeps.take(db, name, every=timedelta(minutes=1)) is taken
