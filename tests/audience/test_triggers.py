@@ -291,7 +291,7 @@ async def test_a_date_that_comes_for_many_starts_their_runs_together(
 ) -> None:
     flow_id = await flow(cast, source="date", field="metadata.renewsAt")
     at = await in_days(process, 1)
-    ids = [await person(cast, f"p{n}", metadata={"renewsAt": at}) for n in range(9)]
+    ids = [await person(cast, f"p{n}", metadata={"renewsAt": at}) for n in range(7)]
     await settle(process)
     set_clock(process.database, 25 * HOUR)
     statements, insert = list[int](), new_runs.insert_many
