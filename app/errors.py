@@ -4,6 +4,7 @@ Problem                 an answer in the shape of RFC 9457; raised anywhere belo
 ├── Unavailable         a dependency cannot be reached; nothing was changed, try again
 │   ├── DiskFull        the database's disk has no room
 │   ├── Contended       other work is in the way, in a database that answers
+│   │   ├── Locked      it had a lock for longer than this one waits
 │   │   └── Deadlocked  so that each waited for the other; this one was ended
 │   ├── Silent          it is a server of the operator's choice; the cause is for the operator
 │   └── CommitUnknown   COMMIT was sent and its answer lost: the caller re-reads before it answers
@@ -118,6 +119,10 @@ class DiskFull(Unavailable):
 class Contended(Unavailable):
     """Another transaction holds what this one needs, waits for it, or has changed it meanwhile; or
     a statement has taken too long. The database answers, and has other things to give."""
+
+
+class Locked(Contended):
+    """Another transaction had a lock for longer than this one waits for it."""
 
 
 class Deadlocked(Contended):

@@ -55,7 +55,7 @@ from app.database.engine import (
 from app.database.handle import ConnectedHandle, Handle
 from app.database.ids import new_id
 from app.database.migrations import CREATE_TABLE, Section, pending, sections
-from app.errors import Deadlocked
+from app.errors import Deadlocked, Locked
 
 __all__ = [
     "Database",
@@ -73,7 +73,7 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 DEADLINES = Deadlines()
-TRIES = 10  # of a section that meets deadlocks: each has held up the traffic for a second or two
+TRIES = 10  # of a section that others are in the way of: each holds traffic up for some two seconds
 PAUSE_SECONDS = 1.0  # between two of them, in which the traffic goes on
 ENGINES: Mapping[str, Engine] = {
     "postgres": "postgresql",
@@ -214,7 +214,7 @@ async def migrate(database: Database, schema: str) -> list[str]:
     """
     found = sections(schema)
     applied: list[str] = []
-    while number := await _apply_through_deadlocks(database, found):
+    while number := await _apply_through_traffic(database, found):
         applied.append(number)
     async with database.write() as db:
         await db.use(lambda link: link.begin_section())
@@ -231,15 +231,16 @@ async def outstanding(db: Handle, schema: str) -> list[str]:
     return [section.number for section in await _left(db, sections(schema))]
 
 
-async def _apply_through_deadlocks(database: Database, found: Sequence[Section]) -> str | None:
+async def _apply_through_traffic(database: Database, found: Sequence[Section]) -> str | None:
     """A section that changes two tables may hold the one that a live transaction wants next, and
-    want the one that it has. The section is undone, and may fit in between the next time."""
+    want the one that it has; or wait for one that somebody reads for longer. The section is
+    undone, and may fit in between the next time."""
     for number in range(1, TRIES):
         try:
             return await _apply_next(database, found)
-        except Deadlocked as error:
+        except (Deadlocked, Locked) as error:
             extra = {"tries": number, "error": str(error.__cause__)}
-            log.warning("a section met a deadlock, and is tried again", extra=extra)
+            log.warning("a section met live traffic, and is tried again", extra=extra)
             await asyncio.sleep(PAUSE_SECONDS)
     return await _apply_next(database, found)
 

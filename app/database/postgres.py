@@ -44,7 +44,15 @@ from app.database.sets import (
     yields_rows,
 )
 from app.database.sql import Bindable, Document, Statement, bound_each, parsed
-from app.errors import CommitUnknown, Contended, Deadlocked, DiskFull, Duplicate, Unavailable
+from app.errors import (
+    CommitUnknown,
+    Contended,
+    Deadlocked,
+    DiskFull,
+    Duplicate,
+    Locked,
+    Unavailable,
+)
 from app.net.tls import system_trust
 
 log = logging.getLogger(__name__)
@@ -117,11 +125,12 @@ ROLE_SETTINGS = """
     """
 
 # In another's way, or too slow: trying again may help.
-CONTENDED = (
-    "40001",  # serialization failure
-    "55P03",  # lock_timeout
-    "57014",  # statement_timeout, also of a lock on a node, which waits longer for it than we do
-)
+CONTENDED: Mapping[str | None, type[Contended]] = {
+    "40001": Contended,  # serialization failure
+    "40P01": Deadlocked,
+    "55P03": Locked,  # lock_timeout
+    "57014": Contended,  # statement_timeout, also of a lock on a node that waits longer than we do
+}
 # Lost, refused, full or read-only, likewise.
 UNAVAILABLE = (
     "08",  # connection exceptions
@@ -530,10 +539,8 @@ class PostgresConnection(DatabasesPostgresConnection):
             log.warning("a node of the cluster did not answer", extra={"error": str(error)})
         if stage == "commit" and (lost_node or _unanswered(error)):
             return CommitUnknown(OUTCOME_UNKNOWN, unanswered=silent)
-        if isinstance(error, asyncpg.DeadlockDetectedError):
-            return Deadlocked(OUT_OF_REACH)
         if isinstance(error, asyncpg.PostgresError) and error.sqlstate in CONTENDED:
-            return Contended(OUT_OF_REACH)
+            return CONTENDED[error.sqlstate](OUT_OF_REACH)
         if lost_node or self._out_of_reach(error, stage):
             return Unavailable(OUT_OF_REACH, unanswered=silent)
         return error

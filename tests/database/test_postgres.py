@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import replace
 from typing import Any, Literal
 from urllib.parse import quote, urlsplit
 
@@ -17,7 +18,15 @@ from app.database import db as database_module
 from app.database.db import Database, Deadlines, RequestTimeouts, migrate
 from app.database.engine import Remark
 from app.database.postgres import OLDER_KEYS
-from app.errors import CommitUnknown, Contended, Deadlocked, DiskFull, Duplicate, Unavailable
+from app.errors import (
+    CommitUnknown,
+    Contended,
+    Deadlocked,
+    DiskFull,
+    Duplicate,
+    Locked,
+    Unavailable,
+)
 from tests import servers
 from tests.database.tables import TABLES
 from tests.proxy import Proxy, proxy_before
@@ -478,6 +487,7 @@ async def test_too_many_connections_are_unavailable(
         ("08006", Unavailable),
         ("40001", Contended),
         ("40P01", Deadlocked),
+        ("55P03", Locked),
         ("22012", asyncpg.DivisionByZeroError),
         ("23502", asyncpg.NotNullViolationError),
     ],
@@ -692,17 +702,40 @@ async def test_a_section_that_meets_a_deadlock_is_tried_again_so_often(
             await live.execute("INSERT INTO a (id) VALUES ($1)", str(number))
     assert migrating is not None
     await asyncio.wait([migrating])
-    tries = [line for line in caplog.messages if line.startswith("a section met a deadlock")]
+    tries = [line for line in caplog.messages if line.startswith("a section met live traffic")]
     assert len(tries) == 1
     changed = sorted(name for (name,) in await onlooker.fetch(COLUMNS))
     if deadlocks == 1:
         assert (migrating.result(), changed) == (["0002"], ["a", "b"])
     else:
-        assert isinstance(migrating.exception(), Deadlocked)
+        assert isinstance(migrating.exception(), Deadlocked | Locked)  # whichever comes first
         assert changed == []
     assert await onlooker.fetchval("SELECT count(*) FROM a") == deadlocks
     await live.close()
     await onlooker.close()
+
+
+async def test_a_section_that_waits_for_a_lock_is_tried_again(
+    connect: Connect,
+    postgres_server: servers.PostgresServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As behind an export that reads the table for longer than the section waits."""
+    monkeypatch.setattr(database_module, "PAUSE_SECONDS", 0.1)
+    url = await servers.new_database(postgres_server.url, HOT)
+    database = await connect(url, deadlines=replace(SOON, migration_ms=60_000))
+    live = await asyncpg.connect(url)
+    async with live.transaction():
+        await live.fetch("SELECT id FROM b")
+        migrating = asyncio.create_task(migrate(database, HOT + BOTH))
+        async with asyncio.timeout(10):
+            while not caplog.messages:
+                await asyncio.sleep(0.01)
+    assert await migrating == ["0002"]
+    assert caplog.messages[0] == "a section met live traffic, and is tried again"
+    assert sorted(name for (name,) in await live.fetch(COLUMNS)) == ["a", "b"]
+    await live.close()
 
 
 # --- keys that are older than another index -------------------------------------------------------
