@@ -4,9 +4,9 @@ python -m lab.bench.broadcasts [contacts] [seconds] [runs]: one web and one work
 PostgreSQL that commits to disk and a real Redis, in the sandbox. The contacts are written by one
 statement, a tenth of them unsubscribed. S10: from the broadcast's `sendAt` to its first message, to
 the end of the freezing, and the worker's peak memory; then it sends for so many seconds and is
-cancelled. S7: meanwhile another workspace sends single messages, each from its 202 to the sandbox's
-capture. S3: before and after it so many due runs, for a machine drifts; the rate of sending is
-given as a ratio to theirs.
+cancelled. S7: another workspace sends single messages, beside the freezing and then beside the
+sending, each from its 202 to the sandbox's capture. S3: before and after it so many due runs, for a
+machine drifts; the rate of sending is given as a ratio to theirs.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 import asyncpg
@@ -74,15 +77,16 @@ def measure(urls: Mapping[str, str], contacts: int, seconds: float, runs: int) -
             before = work_off().a_second
             idle = resident_mb(worker, "VmRSS")
             path = _scheduled(client, contacts)
-            frozen = _until_frozen(client, path, worker)
+            with _sending_singly(bob):
+                frozen = _until_frozen(client, path, worker)
+                frozen_at, sent = time.time(), frozen["progress"]["sent"]
+                time.sleep(seconds)
+                shown = client.get(path).json()
+                ended_at = time.time()
             began_at = datetime.fromisoformat(frozen["sendAt"]).timestamp()
-            took = time.time() - began_at
-            first = asyncio.run(_first_message_at(urls["database_url"])) - began_at
-            sent = frozen["progress"]["sent"]
-            began = time.monotonic()
-            _send_singly(bob, seconds)
-            shown = client.get(path).json()
-            rate = (shown["progress"]["sent"] - sent) / (time.monotonic() - began)
+            took = frozen_at - began_at
+            first = asyncio.run(_first_message_at(urls["database_url"], workspace_id)) - began_at
+            rate = (shown["progress"]["sent"] - sent) / (ended_at - frozen_at)
             asked = time.monotonic()
             made(client, f"{path}/cancel", None)
             answered = time.monotonic() - asked
@@ -97,7 +101,7 @@ def measure(urls: Mapping[str, str], contacts: int, seconds: float, runs: int) -
             end = client.get(path).json()
             peak = resident_mb(worker, "VmHWM")
             bobs = bob.get("/settings/workspace").json()["id"]
-            delays = asyncio.run(_delays(urls["database_url"], bobs))
+            singles = _singles(urls["database_url"], bobs)
             ledger.forget()
             after = work_off().a_second
     total = frozen["audience"]["frozen"]["total"]
@@ -111,9 +115,9 @@ def measure(urls: Mapping[str, str], contacts: int, seconds: float, runs: int) -
         f"cancel answered in {answered:.2f} s, all"
         f" {end['progress']['cancelled']:,} others CANCELLED in {ended:.1f} s\n"
         f"worker: {idle:.0f} MB idle, {peak:.0f} MB at its peak\n"
-        f"S7: {len(delays)} single messages of another workspace meanwhile: p50"
-        f" {delays[len(delays) // 2] * 1_000:.0f} ms, the slowest {delays[-1] * 1_000:.0f} ms"
-        " (at most 1 s)",
+        "S7: single messages of another workspace (at most 1 s), beside the freezing"
+        f" {_in_words(singles, began_at, frozen_at)}; beside the sending"
+        f" {_in_words(singles, frozen_at, ended_at)}",
         flush=True,
     )
 
@@ -147,25 +151,56 @@ def _until_frozen(client: httpx2.Client, path: str, worker: Any) -> dict[str, An
     return shown
 
 
-def _send_singly(client: httpx2.Client, seconds: float) -> None:
-    ends, content = time.monotonic() + seconds, {"subject": "S", "text": "T"}
-    while time.monotonic() < ends:
+@contextmanager
+def _sending_singly(client: httpx2.Client) -> Iterator[None]:
+    """Have single messages sent meanwhile, one at a time."""
+    with ThreadPoolExecutor(1) as thread:
+        is_over = threading.Event()
+        sending = thread.submit(_send_singly, client, is_over)
+        try:
+            yield
+        finally:
+            is_over.set()
+        sending.result()
+
+
+def _send_singly(client: httpx2.Client, is_over: threading.Event) -> None:
+    content = {"subject": "S", "text": "T"}
+    while not is_over.wait(SINGLE_EVERY_SECONDS):
         made(client, "/messages", {"channel": "email", "to": "ada@x.test", "content": content})
-        time.sleep(SINGLE_EVERY_SECONDS)
 
 
-async def _delays(url: str, workspace_id: str) -> list[float]:
-    """Seconds from each of its messages to the sandbox's capture of it, the slowest last."""
+def _singles(url: str, workspace_id: str) -> Sequence[tuple[float, float]]:
+    """When each of its messages was ordered, and the seconds to the sandbox's capture of it."""
+    found: list[tuple[float, float]] = []
+
+    def are_captured() -> bool:
+        found[:] = asyncio.run(_captured(url, workspace_id))
+        return all(took is not None for _, took in found)
+
+    until(are_captured, "all single messages are captured", every=0.5)
+    return found
+
+
+async def _captured(url: str, workspace_id: str) -> list[tuple[float, float]]:
     connection = await asyncpg.connect(url)
     rows = await connection.fetch(
-        "SELECT CAST(EXTRACT(EPOCH FROM c.captured_at - m.created_at) AS FLOAT8) AS took"
+        "SELECT CAST(EXTRACT(EPOCH FROM m.created_at) AS FLOAT8) AS at,"
+        " CAST(EXTRACT(EPOCH FROM c.captured_at - m.created_at) AS FLOAT8) AS took"
         " FROM messages m LEFT JOIN captured_messages c"
         " ON c.workspace_id = m.workspace_id AND c.message_id = m.id"
         " WHERE m.workspace_id = $1 AND m.account_mail IS NULL",
         workspace_id,
     )
     await connection.close()
-    return sorted(row["took"] for row in rows)
+    return [(row["at"], row["took"]) for row in rows]
+
+
+def _in_words(singles: Sequence[tuple[float, float]], begins_at: float, ends_at: float) -> str:
+    took = [seconds * 1_000 for at, seconds in singles if begins_at <= at < ends_at]
+    if not took:
+        return "none"
+    return f"{len(took)}: p50 {median(took):.0f} ms, the slowest {max(took):.0f} ms"
 
 
 async def _filled(url: str, workspace_id: str, contacts: int) -> None:
@@ -176,11 +211,12 @@ async def _filled(url: str, workspace_id: str, contacts: int) -> None:
     await connection.close()
 
 
-async def _first_message_at(url: str) -> float:
+async def _first_message_at(url: str, workspace_id: str) -> float:
     connection = await asyncpg.connect(url)
     first = await connection.fetchval(
         "SELECT EXTRACT(EPOCH FROM min(captured_at)) FROM captured_messages"
-        " WHERE contact_id IS NOT NULL"
+        " WHERE workspace_id = $1 AND contact_id IS NOT NULL",
+        workspace_id,
     )
     await connection.close()
     return float(first)
