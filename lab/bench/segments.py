@@ -3,8 +3,9 @@ filling of a segment over very many contacts, alone and beside the work of other
 
 python -m lab.bench.segments [contacts] [changes] [seconds]: one web and one worker process. A fill
 is timed, and its CPU counted, which a busy machine changes little: the worker's, and that of the
-database server if we have started it. Then signed events of another workspace come for so many
-seconds at a tenth of what the web process accepts, and single runs of yet another (S7): with
+database server if we have started it; by a field, by a field and time, and by a tag and two events
+within 30 days, of which each contact has two. Then signed events of another workspace come for so
+many seconds at a tenth of what the web process accepts, and single runs of yet another (S7): with
 nothing else, and while the segment is filled, again and again if it is filled before that. At last
 a contact is changed in two workspaces in turns, so that whatever else the machine does hits both
 alike. A tenth of the segments name the field that is changed, and half of those are moved by time
@@ -24,12 +25,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Self
 
 import asyncpg
 import httpx2
 
+from app.database.ids import first_id
 from lab.bench import load
 from lab.bench.fair import EVERY_SECONDS, RUN_SECONDS, ended
 from lab.bench.intake import SECRET, Target, people
@@ -48,6 +51,12 @@ PATIENCE_SECONDS = 1_800.0
 WANTED = 2.0  # at most, of a change with segments ÷ without
 THIRD: Mapping[str, Any] = {"path": "contact.metadata.n", "op": "lt", "value": 3}  # of ten
 YOUNG = {"path": "contact.createdAt", "op": "within_last", "value": "P30D"}
+LOYAL: Mapping[str, Any] = {
+    "all": [
+        {"path": "contact.tags", "op": "contains", "value": "customer"},
+        {"event": "ordered", "count": {"op": "gte", "value": 2}, "within": "P30D"},
+    ]
+}
 
 FILL = """
     INSERT INTO contacts (workspace_id, id, email, email_key, metadata, revision, created_at,
@@ -55,6 +64,19 @@ FILL = """
     SELECT $1, 'con_' || lpad(i::text, 26, '0'), 'p' || i || '@acme.test',
            'p' || i || '@acme.test', jsonb_build_object('n', i % 10), 1, now(), now()
     FROM generate_series(1, $2) AS i
+    """
+# Of one contact of so many.
+TAGS = """
+    INSERT INTO contact_tags (workspace_id, contact_id, tag)
+    SELECT workspace_id, id, 'customer' FROM contacts
+    WHERE workspace_id = $1 AND CAST(right(id, 9) AS INTEGER) % CAST($2 AS INTEGER) = 0
+    """
+ORDERS = """
+    INSERT INTO contact_events (workspace_id, id, contact_id, name, properties, at)
+    SELECT workspace_id, CAST($2 AS TEXT) || n || right(id, 9), id, 'ordered', '{}',
+           now() - INTERVAL '1 day' * random() * CAST($3 AS INTEGER)
+    FROM contacts CROSS JOIN generate_series(1, 2) AS orders (n)
+    WHERE workspace_id = $1
     """
 
 
@@ -126,14 +148,17 @@ def measure(
         worker = deployment.start("worker")
         until(lambda: "worker started" in worker.text, "the worker has started", worker)
         print(f"{contacts:,} contacts; a filter that finds three of ten", flush=True)
-        path = _fill(acme, worker, server_pids, THIRD, contacts)
+        path = fill(acme, worker, server_pids, THIRD, contacts)
         print("the same, and moved by time", flush=True)
-        _fill(acme, worker, server_pids, {"all": [THIRD, YOUNG]}, contacts)
+        fill(acme, worker, server_pids, {"all": [THIRD, YOUNG]}, contacts)
+        asyncio.run(add_orders(urls["database_url"], workspace_id, days=60))
+        print("a tag of one of three, and two events within 30 days of one of four", flush=True)
+        fill(acme, worker, server_pids, LOYAL, contacts)
         if seconds:
             _beside(acme, worker, path, bob, partial(target.hit, seconds, accepted * LIGHT))
         if changes:
             rival = stack.enter_context(owner_of(deployment, "Rival", "mallory@rival.test"))
-            for n in range(SEGMENTS - 2):
+            for n in range(SEGMENTS - 3):
                 made(acme, "/segments", {"name": f"S{n}", "filter": filter_of(n)})
             until(lambda: _are_filled(acme), "all are filled", worker, PATIENCE_SECONDS, every=1.0)
             _report_changes(*_changed(acme, rival, changes))
@@ -148,7 +173,7 @@ def _accepted(target: Target, url: str, seconds: float) -> float:
     return accepted
 
 
-def _fill(
+def fill(
     client: httpx2.Client, worker: Part, server_pids: Sequence[int], filter: Any, contacts: int
 ) -> str:
     """Time a segment that is made; its path."""
@@ -274,8 +299,22 @@ def _report_changes(with_them: Sequence[float], without: Sequence[float]) -> Non
 async def filled(url: str, workspace_id: str, contacts: int) -> None:
     connection = await asyncpg.connect(url, server_settings={"statement_timeout": "0"})
     await connection.execute(FILL, workspace_id, contacts)
-    await connection.execute("VACUUM ANALYZE contacts")
+    await connection.execute(TAGS, workspace_id, 3)
+    await connection.execute("VACUUM ANALYZE contacts, contact_tags")
     await connection.close()
+
+
+async def add_orders(url: str, workspace_id: str, *, days: int) -> None:
+    """Give each contact two events in the last so many days."""
+    connection = await asyncpg.connect(url, server_settings={"statement_timeout": "0"})
+    await connection.execute(ORDERS, workspace_id, recent("evt"), days)
+    await connection.execute("VACUUM ANALYZE contact_events")
+    await connection.close()
+
+
+def recent(prefix: str) -> str:
+    """The start of ids, but for ten digits, that are not deleted for their age."""
+    return first_id(prefix, datetime.now(UTC), timedelta(0))[:-10]
 
 
 def main(contacts: int = CONTACTS, changes: int = CHANGES, seconds: int = SECONDS) -> None:
