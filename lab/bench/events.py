@@ -1,12 +1,15 @@
-"""Benchmark: events of contacts by POST /events/batch, which nothing names, or ten segments do.
+"""Benchmark: events of contacts by POST /events/batch, which nothing names, or ten segments or
+flows do.
 
 python -m lab.bench.events [rounds] [batches]: one web and one worker process on a PostgreSQL that
 commits to disk. Two connections send batches of 500 events, each of another contact; events that
-nothing names and events that ten segments count take turns within a round, so that whatever else
-the machine does hits both alike. S10: events a second until all whom they concern are judged again
-and the segments count them, and what was answered a second; CPU of the web process, the worker and
-the server. S7: meanwhile another workspace's runs come one at a time, and before that by
-themselves.
+nothing names, events that ten segments count, and events that start five flows and end a wait in
+each of them take turns within a round, so that whatever else the machine does hits all alike. S10:
+events a second until all whom they concern are judged again and the segments count them, and what
+was answered a second; CPU of the web process, the worker and the server. With its answer an event
+has started its runs and woken those that wait; that these have moved is S3's matter, and timed
+apart, by a tenth of the batches. S7: meanwhile another workspace's runs come one at a time, and
+before that by themselves.
 """
 
 from __future__ import annotations
@@ -33,21 +36,36 @@ from tests import servers
 from tests.conftest import SCHEMA
 from tests.deployment import Part, made, owner_of, until
 
-ROUNDS, BATCHES = 3, 20  # of a round and kind; the API takes 600 requests a minute
+ROUNDS, BATCHES = 3, 60  # of a round and kind; the API takes 600 requests a minute
 CONTACTS = 20_000
 BATCH = 500
 CONNECTIONS = 2
-NAMING = 10  # segments
+NAMING = 10  # segments, or triggers and waits
+FLOWS = NAMING // 2  # each has one of both
+MOVING = 10  # an event that these name moves ten runs: one of so many batches
 ALONE_SECONDS = 10.0  # of the other workspace's runs, with nothing beside them
 JUDGED_SECONDS = 1_800.0  # until we give up
-WANTED = {"visited": 5_000, "ordered": 1_000}  # events a second, at least
-WORDS = {"visited": "that nothing names", "ordered": f"that {NAMING} segments name"}
+WANTED = {"visited": 5_000, "ordered": 1_000, "paid": 1_000}  # events a second, at least
+WORDS = {
+    "visited": "that nothing names",
+    "ordered": f"that {NAMING} segments name",
+    "paid": f"that {FLOWS} triggers and {FLOWS} waits name",
+}
+# Started by an event, and ended by the next one of its contact.
+PAID_TWICE: Mapping[str, Any] = {
+    "state": "ACTIVE",
+    "trigger": {"source": "event", "name": "paid"},
+    "steps": [{"type": "wait_for", "conditions": [{"event": "paid", "steps": []}]}],
+}
+DUE = "SELECT EXISTS (SELECT 1 FROM jobs WHERE workspace_id = $1 AND kind = 'run')"
+RUNS = "SELECT count(*) FROM runs WHERE workspace_id = $1 AND status = $2"
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     a_second: float  # until all are judged
     answered: float  # a second
+    moved: float  # a second, until no run is due
     cpu_us: Sequence[float]  # of an event: web, worker, server
     runs: Sequence[float]  # of another workspace, seconds
 
@@ -68,22 +86,36 @@ def measure(
                 filter = {"event": "ordered", "count": count, **within}
                 made(client, "/segments", {"name": f"S{n}", "filter": filter})
             until(lambda: _are_filled(client), "the segments are filled", worker, 300, every=0.5)
+            for n in range(FLOWS):
+                made(client, "/workflows", {**PAID_TWICE, "name": f"F{n}"})
             ends = time.monotonic() + ALONE_SECONDS
             alone = bob.runs_while(lambda: time.monotonic() < ends)
             print(f"by themselves: {in_words(alone)}", flush=True)
             people = itertools.cycle(range(1, CONTACTS + 1))
             pids = [[web.process.pid], [worker.process.pid], server_pids]
+            few = max(1, batches // MOVING)
+            payers = itertools.cycle(range(1, few * BATCH + 1))  # each of them once in a round
+            whose = dict.fromkeys(WANTED, (people, batches)) | {"paid": (payers, few)}
+            url = urls["database_url"]
+
+            def run(name: str) -> Measured:
+                some, count = whose[name]
+                bodies = [_batch(name, some) for _ in range(count)]
+                return _round(client, workspace_id, bodies, url, worker, bob, pids)
+
+            run("paid")  # from now on each of them is awaited
             found: dict[str, list[Measured]] = {name: [] for name in WANTED}
             for _ in range(rounds):
                 for name, each in found.items():
-                    bodies = [_batch(name, people) for _ in range(batches)]
-                    each.append(_round(client, bodies, urls["database_url"], worker, bob, pids))
-            _require_counted(client, urls["database_url"])
+                    each.append(run(name))
+            _require_counted(client, url)
+            _require_moved(url, workspace_id, rounds, few * BATCH)
     return found
 
 
 def _round(
     client: httpx2.Client,
+    workspace_id: str,
     bodies: Sequence[dict[str, Any]],
     url: str,
     worker: Part,
@@ -108,12 +140,20 @@ def _round(
                 every=0.05,
             )
             took = time.perf_counter() - began
+            until(
+                lambda: not asyncio.run(_value(url, DUE, workspace_id)),
+                "all runs have ended or wait",
+                worker,
+                JUDGED_SECONDS,
+                every=0.05,
+            )
+            moved = time.perf_counter() - began
         finally:
             is_over.set()
         cpu = [
             (spent(some) - was) * 1_000_000 / events for some, was in zip(pids, before, strict=True)
         ]
-        return Measured(events / took, events / answered, cpu, runs.result())
+        return Measured(events / took, events / answered, events / moved, cpu, runs.result())
 
 
 def _require_counted(client: httpx2.Client, url: str) -> None:
@@ -124,9 +164,16 @@ def _require_counted(client: httpx2.Client, url: str) -> None:
     assert shown["S0"] == there, f"{shown['S0']} of {there} are in the segment"
 
 
-async def _value(url: str, sql: str) -> int:
+def _require_moved(url: str, workspace_id: str, rounds: int, events: int) -> None:
+    """Require that each event has started a run of each flow and ended that of the round before."""
+    for status, times in (("COMPLETED", rounds), ("WAITING", 1)):
+        there = asyncio.run(_value(url, RUNS, workspace_id, status))
+        assert there == times * events * FLOWS, f"{there} runs are {status}"
+
+
+async def _value(url: str, sql: str, *values: str) -> int:
     connection = await asyncpg.connect(url)
-    value: int = await connection.fetchval(sql)
+    value: int = await connection.fetchval(sql, *values)
     await connection.close()
     return value
 
@@ -167,19 +214,24 @@ def main(rounds: int = ROUNDS, batches: int = BATCHES) -> None:
     finally:
         redis.remove()
         postgres.remove()
-    print(f"{rounds} rounds of {batches} batches of {BATCH} events, {CONNECTIONS} connections")
+    print(
+        f"{rounds} rounds of {batches} batches of {BATCH} events, of flows one of {MOVING};"
+        f" {CONNECTIONS} connections"
+    )
     for name, each in found.items():
         web, worker, server = (median(one.cpu_us[n] for one in each) for n in range(3))
         runs = sorted(run for one in each for run in one.runs)
         print(
             f"{WORDS[name]}: {median(one.a_second for one in each):,.0f} a second until all are"
             f" judged (at least {WANTED[name]:,}), {median(one.answered for one in each):,.0f}"
-            f" answered; CPU of an event in µs: web {web:.0f}, worker {worker:.0f}, server"
-            f" {server:.0f}\n  meanwhile {in_words(runs)}",
+            f" answered, {median(one.moved for one in each):,.0f} until all their runs had moved;"
+            f" CPU of an event in µs: web {web:.0f}, worker {worker:.0f}, server {server:.0f}\n"
+            f"  meanwhile {in_words(runs)}",
             flush=True,
         )
-    ratios = [b.a_second / a.a_second for a, b in zip(*found.values(), strict=True)]
-    print(f"the ratio of the rates within a round: {median(ratios):.2f}")
+    pairs = zip(found["visited"], found["ordered"], strict=True)
+    ratios = [named.a_second / unnamed.a_second for unnamed, named in pairs]
+    print(f"the ratio of the rates within a round, by segments: {median(ratios):.2f}")
 
 
 if __name__ == "__main__":
