@@ -34,17 +34,14 @@ async def park(db: Handle, *, workspace_id: str, id: str, reason_code: str) -> N
 
 
 async def wake(db: Handle, *, workspace_id: str, limit: int) -> int:
-    """Up to `limit` that waited for their workspace are due; how many. The oldest first."""
-    return await _wake(
-        db,
-        OF_WORKSPACE,
-        workspace_id=workspace_id,
-        limit=limit,
-    )
+    """Up to `limit` that waited for their workspace are due, and those that a resumed broadcast has
+    left waiting; how many. The oldest first."""
+    return await _wake(db, FREE, workspace_id=workspace_id, limit=limit)
 
 
 async def wake_of_broadcast(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int) -> int:
-    """Likewise those that waited for a broadcast."""
+    """Likewise those that waited for a broadcast, but for those that somebody has locked: they are
+    found `in_vain`."""
     return await _wake(
         db,
         """m.reason_code = 'broadcast_paused'
@@ -58,8 +55,10 @@ async def wake_of_broadcast(db: Handle, *, workspace_id: str, broadcast_id: str,
     )
 
 
-# Those of a broadcast wait for that one, whatever their workspace does.
-OF_WORKSPACE = "COALESCE(m.reason_code, '') <> 'broadcast_paused'"
+# Those of a paused broadcast wait for that one, whatever their workspace does.
+FREE = """(COALESCE(m.reason_code, '') <> 'broadcast_paused'
+           OR 'SENDING' = (SELECT b.state FROM broadcasts b
+                           WHERE b.workspace_id = m.workspace_id AND b.id = m.broadcast_id))"""
 
 
 async def _wake(db: Handle, whose: str, *, workspace_id: str, limit: int, **values: str) -> int:
@@ -98,14 +97,15 @@ async def _wake(db: Handle, whose: str, *, workspace_id: str, limit: int, **valu
 
 
 async def in_vain(db: Handle, *, after: str = "", limit: int) -> list[str]:
-    """The next workspaces that send again, and whose messages still wait."""
+    """The next workspaces that send, and whose messages still wait, for them or for a broadcast
+    that sends again."""
     return await db.fetch_values(
         f"""
         SELECT w.id FROM workspaces w
         WHERE w.id > :after
           AND NOT w.sending_paused AND NOT w.suspended AND w.deleted_at IS NULL
           AND EXISTS (SELECT 1 FROM messages m
-                      WHERE m.workspace_id = w.id AND m.parked AND {OF_WORKSPACE})
+                      WHERE m.workspace_id = w.id AND m.parked AND {FREE})
         ORDER BY w.id
         LIMIT :limit
         """,

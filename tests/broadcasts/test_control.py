@@ -28,6 +28,7 @@ from tests.messages.test_delivery import accepts, with_provider
 from tests.outbound.test_events import listening
 from tests.routes.test_broadcasts import broadcast, person, template
 from tests.routes.test_channels import TWILIO, put
+from workers import maintenance
 
 
 async def people(cast: Cast, count: int) -> list[str]:
@@ -88,6 +89,29 @@ async def test_a_pause_lets_nothing_more_out_and_a_resume_goes_on(
     await settle(process)
     assert await sent_to(cast) == {}
     assert (await cast.adam.made(f"{path}/resume", None))["state"] == "SENDING"
+    await worked(process)
+    assert await sent_to(cast) == dict.fromkeys(everybody, 1)
+    assert (await cast.vic.read(path))["state"] == "SENT"
+
+
+async def test_a_message_that_is_locked_at_the_moment_of_a_resume_is_sent_all_the_same(
+    cast: Cast, process: Process
+) -> None:
+    """By whoever erases its contact, for instance."""
+    if process.database.engine == "sqlite":
+        pytest.skip("SQLite has one writer")
+    everybody = await people(cast, 3)
+    path = await begun(cast, process)
+    await stepped(process, 3)
+    await cast.adam.made(f"{path}/pause", None)
+    await settle(process)  # they are parked
+    await maintenance.resume_parked(process)
+    async with process.database.write() as db:
+        await db.fetch_value("SELECT id FROM messages ORDER BY id LIMIT 1 FOR UPDATE")
+        await cast.adam.made(f"{path}/resume", None)
+    await settle(process)
+    assert (await sent_to(cast)).total() == 2
+    await maintenance.resume_parked(process)
     await worked(process)
     assert await sent_to(cast) == dict.fromkeys(everybody, 1)
     assert (await cast.vic.read(path))["state"] == "SENT"

@@ -57,6 +57,7 @@ from app.store import (
     names_in_use,
     new_runs,
     outbound_events,
+    parked,
     receipts,
     retention,
     run_steps,
@@ -456,7 +457,8 @@ class Undone(Exception):
 
 WALKS = re.compile(
     r"Seq Scan"
-    r"|^SCAN (?!.*CONSTANT|\(subquery|due|ending|given|json_each|kept|newest|next|oldest|pending)",
+    r"|^SCAN (?!.*CONSTANT|\(subquery|due|ending|given|json_each|kept|newest|next|oldest|parked"
+    r"|pending)",
     re.MULTILINE,
 )
 SORTS = re.compile(r"Sort Key|TEMP B-TREE FOR ORDER BY")
@@ -842,6 +844,14 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
             db, **OF_BROADCAST, contact_id="con_10500", reason="recipient_deferred"
         ),
         ["workspace_id broadcast_id contact_id"],
+    ),
+    "messages that wait though nothing is paused": (
+        lambda db: parked.in_vain(db, after="ws_10005", limit=9),
+        ["id workspace_id"],
+    ),
+    "messages that are made due when nothing is paused any more": (
+        lambda db: parked.wake(db, **ACME, limit=9),
+        ["workspace_id id", "workspace_id"],
     ),
     "recipients cancelled": (
         lambda db: broadcast_recipients.cancel(db, **OF_BROADCAST, limit=9),
