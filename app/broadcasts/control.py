@@ -131,7 +131,8 @@ async def pause_by_itself(
 
 
 async def resume(db: Handle, broadcast: Broadcast) -> Broadcast:
-    """Resume it: what went out before the pause is not judged again."""
+    """Resume it: what went out before the pause is not judged again. Messages leave about in the
+    order of their making: of those that wait a few that others overtook are not judged either."""
     which: BroadcastKey = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
     now = await db.now()
     resumed = await broadcasts.move(
@@ -141,7 +142,7 @@ async def resume(db: Handle, broadcast: Broadcast) -> Broadcast:
         # One that a restored backup had scheduled has not begun.
         state="SCHEDULED" if broadcast.started_at is None else "SENDING",
         wake_at=now,
-        judged_from=await recipients.newest_message(db, **which),
+        judged_from=await recipients.newest_left(db, **which),
         paced_at=now,
         paced_from=None,
     )

@@ -333,18 +333,19 @@ async def outcomes(
     return Counter(dict(rows))
 
 
-async def newest_message(db: Handle, *, workspace_id: str, broadcast_id: str) -> str:
-    """The id of the message that was made last; "" before the first."""
+async def newest_left(db: Handle, *, workspace_id: str, broadcast_id: str) -> str:
+    """The id of the message that was made last, of those that have left; "" before the first."""
     id: str | None = await db.fetch_value(
         """
         SELECT message_id FROM broadcast_recipients
         WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
-          AND message_id IS NOT NULL
+          AND message_id IS NOT NULL AND status = ANY(:left)
         ORDER BY message_id DESC
         LIMIT 1
         """,
         workspace_id=workspace_id,
         broadcast_id=broadcast_id,
+        left=LEFT,
     )
     return id or ""
 

@@ -12,6 +12,7 @@ from tests.cast import Cast
 
 FINE, BOUNCED, SOFT = ("SENT", None), ("BOUNCED", "bounced_hard"), ("BOUNCED", "bounced_soft")
 COMPLAINED = ("COMPLAINED", "complained")
+WAITS = ("QUEUED", None)
 SPARED = ("SUPPRESSED", "unsubscribed")  # it has not left
 PAUSED_BY_BOUNCES = ("PAUSED", "too_many_bounces")
 PAUSED_BY_COMPLAINTS = ("PAUSED", "too_many_complaints")
@@ -69,6 +70,31 @@ async def test_a_broadcast_pauses_at_so_many_bounces_and_complaints_of_the_last_
     reason = shown["reason"] or {"code": None, "sentence": ""}
     assert (shown["state"], reason["code"]) == found
     assert reason["sentence"].startswith(words)
+
+
+async def test_what_leaves_after_a_resume_is_judged_and_nothing_that_left_before(
+    cast: Cast, process: Process
+) -> None:
+    """Up to a thousand messages that were made before a pause leave after it."""
+    await people(cast, 1)
+    path = await begun(cast, process)
+    await have_left(process, path, [(95, FINE), (5, BOUNCED), (100, WAITS)])
+    await stepped(process, 1)
+    assert (await cast.vic.read(path))["state"] == "PAUSED"
+    await cast.adam.made(f"{path}/resume", None)
+    await stepped(process, 1)
+    assert (await cast.vic.read(path))["state"] == "SENDING"
+    async with process.database.write() as db:
+        await db.execute(
+            """
+            UPDATE broadcast_recipients SET status = 'BOUNCED', reason = 'bounced_hard'
+            WHERE status = 'QUEUED' AND message_id < 'msg_001'
+            """
+        )
+    await stepped(process, 1)
+    shown = await cast.vic.read(path)
+    assert (shown["state"], shown["reason"]["code"]) == PAUSED_BY_BOUNCES
+    assert shown["reason"]["sentence"] == "Of the last 100 messages 100 bounced."
 
 
 async def have_left(

@@ -825,8 +825,8 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         lambda db: broadcast_recipients.outcomes(db, **OF_BROADCAST, after="msg_15000", limit=9),
         ["workspace_id broadcast_id message_id"],
     ),
-    "the newest message of a broadcast": (
-        lambda db: broadcast_recipients.newest_message(db, **OF_BROADCAST),
+    "the newest message of a broadcast that has left": (
+        lambda db: broadcast_recipients.newest_left(db, **OF_BROADCAST),
         ["workspace_id broadcast_id"],
     ),
     "a recipient of a broadcast": (
