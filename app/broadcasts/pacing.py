@@ -15,7 +15,8 @@ BURST = timedelta(seconds=1)  # of messages to a domain that may leave together
 MOST_DOMAINS = 1_000  # that others wait for, of one broadcast; further ones share one place
 MINUTE = timedelta(minutes=1)
 BEAT = timedelta(milliseconds=500)  # while messages are under way
-PATIENT_BEAT = timedelta(seconds=10)  # while all that are left wait for their recipients, for days
+# While all that are left wait for their recipients, or the workspace sends nothing: for days.
+PATIENT_BEAT = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,10 +107,15 @@ async def _send(process: Process, db: Handle, job: Job, broadcast: Broadcast, tu
         trouble = SendingRefusal(Reason.TEMPLATE_MISSING, "Its template no longer exists.")
         await control.pause_by_itself(process, db, broadcast, trouble)
         return False
+    workspace = await workspaces.by_id(db, id=job.workspace_id)
     now, due_at = await db.now(), broadcast.goes_on_at
+    whose: RowKey = {"workspace_id": broadcast.workspace_id, "id": broadcast.id}
+    if workspace is None or workspace.sending_paused or workspace.suspended:
+        # It stands still, so that `goes_on_at` stays: local times pass meanwhile.
+        await jobs.rest(db, "broadcast", **whose, wake_at=now + pacing.PATIENT_BEAT)
+        return False
     if broadcast.local_time is not None and due_at is not None and now > due_at + GRACE:
         # A pause or an outage took longer than local times are still good.
-        whose: RowKey = {"workspace_id": broadcast.workspace_id, "id": broadcast.id}
         await broadcasts.note(db, **whose, goes_on_at=now, resumed_at=now)
         broadcast = replace(broadcast, goes_on_at=now, resumed_at=now)
     if not broadcast.is_frozen:

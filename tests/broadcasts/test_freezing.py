@@ -69,7 +69,7 @@ async def test_a_local_time_at_which_it_begins_is_that_of_the_same_day(
     assert found[here]["status"] == ("QUEUED" if is_today else "PENDING")
 
 
-@pytest.mark.parametrize("by", ["pause", "outage"])
+@pytest.mark.parametrize("by", ["pause", "outage", "sending_paused", "suspended"])
 @pytest.mark.parametrize(("minutes", "is_today"), [(50, True), (70, False)])
 async def test_a_local_time_that_passes_while_it_stands_still_is_that_of_the_next_day(
     cast: Cast, process: Process, by: str, minutes: int, is_today: bool
@@ -79,11 +79,7 @@ async def test_a_local_time_that_passes_while_it_stands_still_is_that_of_the_nex
     everybody = await people(cast, 3)
     path = await begun(cast, process, localTime=f"{at:%H:%M}")
     await stepped(process, 3)
-    if by == "pause":
-        await cast.adam.made(f"{path}/pause", None)
-    set_clock(process, at + timedelta(minutes=minutes))
-    if by == "pause":
-        await cast.adam.made(f"{path}/resume", None)
+    await stood_still(cast, process, path, by, at, minutes)
     await stepped(process, 2)
     due_at = at if is_today else at + timedelta(days=1)
     found = await recipients(cast, path[12:])
@@ -92,6 +88,43 @@ async def test_a_local_time_that_passes_while_it_stands_still_is_that_of_the_nex
     set_clock(process, at + timedelta(days=1, minutes=1))
     await worked(process)
     assert await sent_to(cast) == dict.fromkeys(everybody, 1)
+
+
+async def stood_still(
+    cast: Cast, process: Process, path: str, by: str, at: datetime, minutes: int
+) -> None:
+    """From now on until so long after a time; while its workspace sends nothing, workers look."""
+    if by == "pause":
+        await cast.adam.made(f"{path}/pause", None)
+    if by in ("sending_paused", "suspended"):
+        async with process.database.write() as db:
+            await db.execute(f"UPDATE workspaces SET {by} = TRUE")
+        for passed in range(0, minutes, 20):
+            set_clock(process, at + timedelta(minutes=passed))
+            await stepped(process, 1)
+        async with process.database.write() as db:
+            await db.execute(f"UPDATE workspaces SET {by} = FALSE")
+    set_clock(process, at + timedelta(minutes=minutes))
+    if by == "pause":
+        await cast.adam.made(f"{path}/resume", None)
+
+
+@pytest.mark.parametrize(("minutes", "is_today"), [(80, True), (110, False)])
+async def test_who_waits_for_the_pace_is_put_off_by_a_long_pause_alone(
+    cast: Cast, process: Process, minutes: int, is_today: bool
+) -> None:
+    """Paused half an hour after the local time, for less than an hour or for more."""
+    at = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(hours=2)
+    await people(cast, 3)
+    path = await begun(cast, process, localTime=f"{at:%H:%M}", perMinute=1)
+    for passed in (0, 30):
+        set_clock(process, at + timedelta(minutes=passed))
+        await stepped(process, 3)
+    await stood_still(cast, process, path, "pause", at, minutes)
+    await stepped(process, 3)
+    found = await recipients(cast, path[12:], "?status=PENDING")
+    due = {datetime.fromisoformat(one["dueAt"]) for one in found}
+    assert due == {at if is_today else at + timedelta(days=1)}
 
 
 async def test_who_is_frozen_after_a_long_pause_is_due_at_the_next_local_time_like_the_others(

@@ -89,6 +89,20 @@ async def test_while_all_that_are_left_wait_for_their_recipients_it_is_seldom_lo
     assert pacing.BEAT * 10 < await rest(through) <= pacing.PATIENT_BEAT
 
 
+async def test_while_its_workspace_sends_nothing_it_makes_nothing_and_is_seldom_looked_at(
+    cast: Cast, process: Process
+) -> None:
+    await people(cast, 2)
+    path = await begun(cast, process)
+    await cast.adam.patch("/settings/workspace", {"sendingPaused": True})
+    await stepped(process, 2)
+    assert (await cast.vic.read("/messages"))["data"] == []
+    assert pacing.BEAT * 10 < await rest(process) <= pacing.PATIENT_BEAT
+    await cast.adam.patch("/settings/workspace", {"sendingPaused": False})
+    await worked(process)
+    assert (await cast.vic.read(path))["progress"]["sent"] == 2
+
+
 async def rest(process: Process) -> timedelta:
     """Of the one broadcast's job, until it is due."""
     async with process.database.read() as db:
