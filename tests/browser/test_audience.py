@@ -724,7 +724,7 @@ def test_the_question_before_a_resume_says_who_waits_for_another_day(
     page.route(f"{service.url}{path}", paused)
     opened(page, service, path)
     page.get_by_role("button", name="Resume").click()
-    page.get_by_role("dialog").get_by_text("Where 09:30 has passed by more than an hour").wait_for()
+    page.get_by_role("dialog").get_by_text("where 09:30 passed over an hour ago").wait_for()
 
 
 def test_what_is_wrong_with_a_broadcast_stands_at_its_field(

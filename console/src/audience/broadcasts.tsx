@@ -167,7 +167,7 @@ export function Broadcast({ id }: { id: string }) {
                 <p>
                   It continues where it stopped; nobody gets it twice.
                   {value.localTime &&
-                    ` Where ${value.localTime} has passed by more than an hour, it is sent a day later.`}
+                    ` A pause of over an hour puts it off by a day where ${value.localTime} passed over an hour ago.`}
                 </p>
               </Confirm>
             )}
