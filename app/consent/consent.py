@@ -117,18 +117,59 @@ async def suppress_hashed(
         source=source,
     )
     if contact is not None:
-        asked = topics.withdrawn(
-            contact.topics, [channel] if reason in subscriptions.BY_PERSON else []
+        await _leave(
+            process,
+            db,
+            workspace_id,
+            contact,
+            channel=channel,
+            reason=reason,
+            source=source,
+            held=[*held, reason],
+            is_new=row is not None,
         )
-        answered = await topics.keep(db, workspace_id, contact, asked, Given(source))
-        held = [*held, reason]
-        await _stand(process, db, workspace_id, contact, answered, channel=channel, held=held)
-    if contact is not None and row is not None:
+    return Suppression(workspace_id, hash, reason, row is not None, row.id if row else None)
+
+
+async def leave_without_address(
+    process: Process, db: Handle, workspace_id: str, contact: Contact, *, channel: str, source: str
+) -> None:
+    """The locked contact unsubscribes from a channel on which it has no address: one that it gets
+    later is suppressed as it gets it."""
+    await _leave(
+        process,
+        db,
+        workspace_id,
+        contact,
+        channel=channel,
+        reason="unsubscribed",
+        source=source,
+        held=["unsubscribed"],
+        is_new=contact.subscriptions.get(channel) not in subscriptions.OUT,
+    )
+
+
+async def _leave(
+    process: Process,
+    db: Handle,
+    workspace_id: str,
+    contact: Contact,
+    *,
+    channel: str,
+    reason: suppressions.Reason,
+    source: str,
+    held: Sequence[str],
+    is_new: bool,
+) -> None:
+    """The locked contact's subscription says so, and its activity, if that is new."""
+    asked = topics.withdrawn(contact.topics, [channel] if reason in subscriptions.BY_PERSON else [])
+    answered = await topics.keep(db, workspace_id, contact, asked, Given(source))
+    await _stand(process, db, workspace_id, contact, answered, channel=channel, held=held)
+    if is_new:
         out = OptOut(contact.id, channel, None, None)
         await subscriptions.record(
             db, workspace_id, [out], kind="opted_out", reason=reason, source=source
         )
-    return Suppression(workspace_id, hash, reason, row is not None, row.id if row else None)
 
 
 async def lift(

@@ -199,7 +199,8 @@ async def leave(
 
 
 async def opt_out(process: Process, db: Handle, link: Link, channel: str) -> list[Suppression]:
-    """On the channel, wherever it leads to the person now and, by the message, led before."""
+    """On the channel, wherever it leads to the person now and, by the message, led before; and
+    wherever it will, should the contact have no address there now."""
     how: dict[str, Any] = {
         "workspace_id": link.workspace_id,
         "channel": channel,
@@ -212,6 +213,11 @@ async def opt_out(process: Process, db: Handle, link: Link, channel: str) -> lis
             made.append(await consent.suppress_hashed(process, db, **how, hash=hash))
         else:
             made.append(await consent.suppress(process, db, **how, address=address))
+    contact = await _contact_of(db, link)
+    if contact is not None and subscriptions.key_of(contact, channel) is None:
+        await consent.leave_without_address(
+            process, db, link.workspace_id, contact, channel=channel, source="link"
+        )
     return made
 
 

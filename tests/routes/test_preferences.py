@@ -139,6 +139,35 @@ async def test_everything_is_also_the_address_that_the_contact_no_longer_has(
     assert (await cast.vic.read(path))["subscriptions"]["sms"] == "unsubscribed"
 
 
+@pytest.mark.parametrize("form", [ONE_CLICK, {"unsubscribe": "all"}])
+async def test_who_opts_out_while_their_contact_has_no_address_stays_out_with_the_next_one(
+    cast: Cast,
+    process: Process,
+    tmp_path: Path,
+    client: httpx2.AsyncClient,
+    form: Mapping[str, str],
+) -> None:
+    new = {"email": "ada@example.com", "phone": "+4915112345678"}
+    contact = await cast.ed.made("/contacts", new)
+    wanted = {"contactId": contact["id"], "content": MARKETING}
+    [mail] = await mails(cast, process, tmp_path / "ledger", wanted)
+    path = f"/contacts/{contact['id']}"
+    assert (await cast.ed.patch(path, json={"email": None})).status_code == 200
+    for _ in range(2):
+        assert (await client.post(token_in(mail), data=form)).status_code == 200
+    activity = (await cast.vic.read(f"{path}/activity"))["data"]
+    consents = [one["consent"] for one in activity if one["type"] == "consent"]
+    [event] = [one for one in consents if one["channel"] == "email"]
+    assert (event["change"], event["reason"], event["source"]) == (
+        "opted_out",
+        "unsubscribed",
+        "link",
+    )
+    assert (await cast.ed.patch(path, json={"email": "ada@new.example"})).status_code == 200
+    assert (await cast.vic.read(path))["subscriptions"]["email"] == "unsubscribed"
+    assert await mails(cast, process, tmp_path / "later", wanted) == []
+
+
 async def test_a_link_outlives_the_contact(
     cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
 ) -> None:
