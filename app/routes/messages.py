@@ -22,7 +22,7 @@ from app.messages import create, reports
 from app.routes.ids import AttemptId, BroadcastId, ContactId, MessageId, RunId, TemplateId
 from app.routes.runs import MessageStatus as Status
 from app.routes.runs import Reason, reason
-from app.store import delivery_attempts, messages, suppressions
+from app.store import broadcasts, delivery_attempts, messages, suppressions
 from app.store.delivery_attempts import Attempt
 from app.store.sandbox import CapturedMessage
 from app.web import paging, reply
@@ -139,7 +139,9 @@ async def resend(call: Call) -> Response:
         )
     if row.status == "BOUNCED":
         await _refuse_suppressed(call, row)
-    if row.broadcast_state == "CANCELLED":  # it would be suppressed, and what is known of it lost
+    # It would be suppressed, and what is known of it lost. Nobody cancels it before the commit.
+    whose = {"workspace_id": workspace_id, "id": row.broadcast_id or ""}
+    if row.broadcast_id and await broadcasts.state_of(call.db, **whose) == "CANCELLED":
         raise Problem(
             "conflict",
             f"Its broadcast ({row.broadcast_id}) is CANCELLED: nothing of it is sent again.",

@@ -185,6 +185,23 @@ async def test_what_is_unknown_stays_so_in_a_cancelled_broadcast(
     assert not shown["resendable"]
 
 
+async def test_what_is_unknown_stays_so_when_it_is_sent_again_at_the_moment_of_a_cancel(
+    cast: Cast, process: Process
+) -> None:
+    await people(cast, 1)
+    await begun(cast, process)
+    await worked(process)
+    [sent] = (await cast.ed.read("/messages"))["data"]
+    async with process.database.write() as db:
+        await db.execute("UPDATE messages SET status = 'UNKNOWN' WHERE id = :id", id=sent["id"])
+    async with process.database.write() as db:  # a cancel that is about to be committed
+        await db.execute("UPDATE broadcasts SET state = 'CANCELLED'")
+        resending = asyncio.create_task(cast.ed.post(f"/messages/{sent['id']}/resend"))
+        await asyncio.wait([resending], timeout=0.3)
+    assert (await resending).status_code == 409
+    assert (await cast.ed.read(f"/messages/{sent['id']}"))["status"] == "UNKNOWN"
+
+
 async def test_what_is_scheduled_for_later_is_not_begun_though_its_job_is_due(
     cast: Cast, process: Process
 ) -> None:
