@@ -65,6 +65,7 @@ class Explanation(StrEnum):
     AWAITS_TURN = "awaits_turn"
     BROADCAST_CANCELLED = "broadcast_cancelled"
     MESSAGE_PRUNED = "message_pruned"
+    RECIPIENT_PRUNED = "recipient_pruned"
 
     # A message, and what became of it.
     MESSAGE_QUEUED = "message_queued"
@@ -194,6 +195,11 @@ MEANINGS: Mapping[Explanation, Meaning] = {
     ),
     Explanation.MESSAGE_PRUNED: Meaning(
         "The broadcast's message to the contact is no longer kept; the reason is how it ended.",
+        "broadcast",
+    ),
+    Explanation.RECIPIENT_PRUNED: Meaning(
+        "The broadcast ended so long ago that its recipients are no longer kept, so nobody knows"
+        " whether the contact was one of them.",
         "broadcast",
     ),
     Explanation.MESSAGE_QUEUED: Meaning("The message is about to be sent.", "message"),

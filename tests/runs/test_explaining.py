@@ -778,6 +778,17 @@ async def long_ago(scene: Scene) -> str:
     return id
 
 
+@case(Explanation.RECIPIENT_PRUNED)
+async def longer_ago(scene: Scene) -> str:
+    """While retention deletes its recipients, before the broadcast itself."""
+    id = await scene.broadcast()
+    async with scene.process.database.write() as db:
+        await db.execute("DELETE FROM broadcast_recipients")
+        ended = await db.now() - timedelta(days=scene.process.settings.retention_days, hours=1)
+        await db.execute("UPDATE broadcasts SET finished_at = :ended", ended=ended)
+    return id
+
+
 # --- the page -------------------------------------------------------------------------------------
 
 
