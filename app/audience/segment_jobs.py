@@ -16,11 +16,11 @@ from datetime import datetime, timedelta
 from itertools import zip_longest
 
 from app.audience import membership, reactions, schedules, segments
+from app.audience.chunks import ChunkSize, CutOff
 from app.audience.membership import Flip, Moved, Questions
 from app.audience.workspace_context import context_of
 from app.database.db import Handle
 from app.database.ids import first_id
-from app.errors import Unavailable
 from app.machine.reasons import Reason
 from app.process import Process
 from app.store import (
@@ -42,9 +42,7 @@ log = logging.getLogger(__name__)
 
 SPELL_SECONDS = 2.0  # of one claim, whose worker then looks for others,
 SLOW_SPELL_SECONDS = 10.0  # and of one that a statement has been cut off in, after five
-CHUNK = 1_000  # contacts of one transaction at the most,
-FIRST = 8  # of a claim: who has done thousands of things takes long; each time twice as
-QUICK_SECONDS = 0.5  # many as before while that takes no longer, else half as many
+CHUNK = 1_000  # contacts of one transaction at the most
 FEW = 250  # contacts of one transaction whose dates are reckoned
 # Who was being created when the filter was saved, by a transaction that could not see it: these are
 # looked at once more when no such transaction can be left.
@@ -63,26 +61,19 @@ async def work(process: Process, job: Job) -> None:
     """Work on a claimed segment for a while, chunk by chunk; it is due again, if more is left."""
     began = time.monotonic()
     async with process.lease(job):
-        ends, goes_on, most = began + SPELL_SECONDS, True, FIRST
-        is_cut = by_machine = False
+        ends, goes_on, size = began + SPELL_SECONDS, True, ChunkSize()
         with suppress(_Lost):  # whoever has the claim by now goes on
-            while goes_on and (is_cut or time.monotonic() < ends):
-                chunk_began = time.monotonic()
+            while goes_on and (size.is_cut or time.monotonic() < ends):
+                most = size.within(CHUNK)
                 try:
-                    goes_on = await _chunk(process, job, most, by_machine=by_machine)
-                except Unavailable as error:
-                    if by_machine:
-                        raise
+                    with size.measured():
+                        goes_on = await _chunk(process, job, most, by_machine=size.by_machine)
+                except CutOff as error:
                     extra = {"segment_id": job.id, "contacts": most, "error": error.detail}
                     log.warning("chunk of a segment given up", extra=extra)
-                    # A statement may have taken too long. Next is one contact, in this claim: the
-                    # next begins with those again who took too long together.
-                    is_cut, by_machine, most = True, most == 1, 1
+                    # It goes on in this claim: the next begins with those again who took too long
+                    # together.
                     ends = began + SLOW_SPELL_SECONDS
-                    continue
-                is_cut = by_machine = False
-                is_quick = time.monotonic() - chunk_began < QUICK_SECONDS
-                most = min(CHUNK, 2 * most) if is_quick else max(1, most // 2)
             if goes_on:
                 await _give_turn(process, job)
 

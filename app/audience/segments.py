@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections import Counter, defaultdict
 from collections.abc import (
-    AsyncGenerator,
     AsyncIterator,
     Awaitable,
     Callable,
@@ -14,13 +13,14 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import aclosing
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from app.audience import profile, shapes
+from app.audience.chunks import ChunkSize, CutOff
 from app.database.db import Database, Handle
 from app.errors import FieldError, Problem
 from app.machine import condition, document, segment_filter, segment_prose
@@ -348,6 +348,23 @@ def fitting(db: Handle, readable: Readable, now: datetime) -> Fitting:
     return Clause(db.engine, now, _conditions(readable)).fitting(readable.filter.condition)
 
 
+async def fitting_of(
+    db: Handle, readable: Readable, now: datetime, *, workspace_id: str, alone: str | None
+) -> Fitting:
+    """Likewise; where a single contact is asked about, who takes SQL too long even `alone`, as the
+    machine judges it, by the newest part of a longer past."""
+    if alone is None or readable.frozen_id is not None:
+        return fitting(db, readable, now)
+    contact = await contacts.by_id(db, workspace_id=workspace_id, id=alone)
+    holds = (
+        contact is not None
+        and judge(
+            readable, await past(db, readable, workspace_id=workspace_id, contact=contact)
+        ).holds
+    )
+    return Fitting("TRUE" if holds else "FALSE", {})
+
+
 def _conditions(readable: Readable) -> dict[str, Condition]:
     return {id: other.condition for id, other in readable.others.items()}
 
@@ -362,25 +379,35 @@ class Members:
     rest: str | None
 
 
-async def _windows(
+# Looks at the contacts who fit between two ids; whether it wants more.
+Look: TypeAlias = Callable[[Handle, Fitting, str | None, str | None], Awaitable[bool]]
+
+
+async def _walk(
     database: Database,
     readable: Readable,
     workspace_id: str,
+    look: Look,
     *,
     before: str | None = None,
     seconds: float,
-) -> AsyncGenerator[tuple[Handle, str | None, str | None], None]:
-    """A connection and the ids between which to look, step by step, newest first, for as long as
-    there is time. Each step has a connection of its own: others get theirs between."""
-    ends = time.monotonic() + seconds
-    walk = max(1, min(WALK, STEP // readable.comparisons))
-    while True:
-        async with database.read() as db:
-            since = await segments.reached(db, workspace_id=workspace_id, before=before, walk=walk)
-            yield db, since, before
-        if since is None or time.monotonic() > ends:
-            return
-        before = since
+) -> str | None:
+    """Look at contacts window by window, newest first, for as long as there is time, and at one
+    window in any case; the id below which there may be more. Each has a connection of its own:
+    others get theirs between."""
+    ends, now, has_looked, wants_more = time.monotonic() + seconds, None, False, True
+    size, most = ChunkSize(), max(1, min(WALK, STEP // readable.comparisons))
+    whose: WorkspaceKey = {"workspace_id": workspace_id}
+    while wants_more and (not has_looked or time.monotonic() <= ends):
+        with suppress(CutOff), size.measured():
+            async with database.read() as db:
+                now, walk = now or await db.now(), size.within(most)
+                since = await segments.reached(db, **whose, before=before, walk=walk)
+                alone = since if size.by_machine else None
+                fits = await fitting_of(db, readable, now, **whose, alone=alone)
+                wants_more = await look(db, fits, since, before) and since is not None
+            before, has_looked = since, True
+    return before
 
 
 async def page(
@@ -395,28 +422,28 @@ async def page(
     """The newest of those who fit and whom the filters let through, below an id."""
     rows: list[Contact] = []
     tags: dict[str, list[str]] = {}
-    rest, spent, now = before, 0, None
-    windows = _windows(database, readable, workspace_id, before=before, seconds=PAGE_SECONDS)
-    async with aclosing(windows):  # what is left in the middle holds its connection until then
-        async for db, since, until in windows:
-            now = now or await db.now()
-            found = await segments.members(
-                db,
-                fitting(db, readable, now),
-                workspace_id=workspace_id,
-                filters=filters,
-                since=since,
-                before=until,
-                limit=limit - len(rows),
-                spent=spent,
-            )
-            ids = [row.id for row in found.rows]
-            tags |= await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
-            rows += found.rows
-            spent += found.bytes
-            rest = found.rest or since
-            if found.rest or len(rows) == limit or spent >= bounded_pages.MOST_BYTES:
-                break
+    rest, spent = before, 0
+
+    async def look(db: Handle, fits: Fitting, since: str | None, until: str | None) -> bool:
+        nonlocal rest, spent
+        found = await segments.members(
+            db,
+            fits,
+            workspace_id=workspace_id,
+            filters=filters,
+            since=since,
+            before=until,
+            limit=limit - len(rows),
+            spent=spent,
+        )
+        ids = [row.id for row in found.rows]
+        tags.update(await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids))
+        rows.extend(found.rows)
+        spent += found.bytes
+        rest = found.rest or since
+        return not found.rest and len(rows) < limit and spent < bounded_pages.MOST_BYTES
+
+    await _walk(database, readable, workspace_id, look, before=before, seconds=PAGE_SECONDS)
     return Members(rows, tags, None if len(rows) == limit else rest)
 
 
@@ -433,21 +460,22 @@ class Reachability:
 
 async def count(database: Database, readable: Readable, *, workspace_id: str) -> Reachability:
     total, sums = 0, Counter[tuple[str, str]]()
-    since: str | None = ""
-    now = None
-    async for db, since, until in _windows(database, readable, workspace_id, seconds=COUNT_SECONDS):
-        now = now or await db.now()
-        fits = fitting(db, readable, now)
+
+    async def look(db: Handle, fits: Fitting, since: str | None, until: str | None) -> bool:
+        nonlocal total
         more, found = await segments.count(
             db, fits, workspace_id=workspace_id, since=since, before=until
         )
         total += more
         sums.update(found)
+        return True
+
+    rest = await _walk(database, readable, workspace_id, look, seconds=COUNT_SECONDS)
     reachable = {
         channel: {reason: sums[channel, reason] for reason in segments.REASONS}
         for channel in segments.ADDRESSES
     }
-    return Reachability(total, reachable, since is None)
+    return Reachability(total, reachable, rest is None)
 
 
 # --- one contact ----------------------------------------------------------------------------------

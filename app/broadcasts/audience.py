@@ -10,10 +10,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from app.audience import segments, subscriptions
+from app.audience.chunks import ChunkSize, CutOff
 from app.audience.segments import Readable
 from app.audience.topics import SUBSCRIBED
 from app.broadcasts.turns import Clock
@@ -33,12 +35,12 @@ from app.store.broadcast_audiences import UNSUBSCRIBED, Gate, Turns, Unsubscribe
 from app.store.broadcasts import Broadcast, Naming
 from app.store.contacts import Contact
 from app.store.row_keys import WorkspaceKey
-from app.store.segments import Segment
+from app.store.segments import Fitting, Segment
 from app.store.templates import Template
 from app.store.workspaces import Workspace
 
-CHUNK = 1_000  # contacts of one transaction of the freezing
-COUNT_WALK = 5_000  # contacts of one statement of a preview
+CHUNK = 1_000  # contacts of one transaction of the freezing, at the most
+COUNT_WALK = 5_000  # contacts of one statement of a preview, likewise
 COUNT_SECONDS = 10.0  # that a preview may take
 READ_AT_ONCE = 100  # filters
 LOOKED_AT = 200  # contacts, for a few who can be written to
@@ -229,15 +231,29 @@ class NextWindow:
 
 
 async def next_window(
-    db: Handle, audience: Audience, after: str, *, most: int
+    db: Handle, audience: Audience, after: str, size: ChunkSize, *, most: int
 ) -> NextWindow | None:
     """None when there are no more."""
     walk = await stored_audiences.reached(
-        db, workspace_id=audience.workspace_id, after=after, walk=audience.walk(most)
+        db,
+        workspace_id=audience.workspace_id,
+        after=after,
+        walk=size.within(audience.walk(most)),
     )
     if walk.until is None:
         return None
     return NextWindow(Window(after, walk.until, await db.now()), walk.contacts)
+
+
+async def fitting(db: Handle, audience: Audience, window: Window, size: ChunkSize) -> Fitting:
+    """The contacts of a window who are in the audience."""
+    return await segments.fitting_of(
+        db,
+        audience.readable,
+        await db.now(),
+        workspace_id=audience.workspace_id,
+        alone=window.until if size.by_machine else None,
+    )
 
 
 async def turns_in(db: Handle, audience: Audience, window: Window) -> Turns:
@@ -271,24 +287,32 @@ async def count(process: Process, audience: Audience) -> CountedAudience:
     """Each step has a connection of its own: others get theirs between."""
     contacts: Counter[str] = Counter()
     after, looked_at, ends = FIRST, 0, time.monotonic() + COUNT_SECONDS
+    size = ChunkSize()
     while looked_at == 0 or time.monotonic() < ends:
-        async with process.database.read() as db:
-            following = await next_window(db, audience, after, most=COUNT_WALK)
-            if following is None:
-                return CountedAudience(contacts, True, looked_at)
-            fits, window = segments.fitting(db, audience.readable, await db.now()), following.window
-            where: WorkspaceKey = {"workspace_id": audience.workspace_id}
-            turns = await turns_in(db, audience, window)
-            counted = await stored_audiences.count(db, fits, audience.gate, turns, window, **where)
-            if counted[UNSUBSCRIBED]:
-                channel = audience.channel
-                out = await stored_audiences.unsubscribed(db, fits, channel, window, **where)
-                judged = await judge(process, db, audience, out)
-                del counted[UNSUBSCRIBED]
-                counted += Counter(reason or NONE for reason in judged.values())
+        with suppress(CutOff), size.measured():
+            async with process.database.read() as db:
+                following = await next_window(db, audience, after, size, most=COUNT_WALK)
+                if following is None:
+                    return CountedAudience(contacts, True, looked_at)
+                counted = await _count(process, db, audience, following.window, size)
             contacts += counted
-        after, looked_at = window.until, looked_at + following.contacts
+            after, looked_at = following.window.until, looked_at + following.contacts
     return CountedAudience(contacts, False, looked_at)
+
+
+async def _count(
+    process: Process, db: Handle, audience: Audience, window: Window, size: ChunkSize
+) -> Counter[str]:
+    where: WorkspaceKey = {"workspace_id": audience.workspace_id}
+    fits, turns = await fitting(db, audience, window, size), await turns_in(db, audience, window)
+    counted = await stored_audiences.count(db, fits, audience.gate, turns, window, **where)
+    if counted[UNSUBSCRIBED]:
+        channel = audience.channel
+        out = await stored_audiences.unsubscribed(db, fits, channel, window, **where)
+        judged = await judge(process, db, audience, out)
+        del counted[UNSUBSCRIBED]
+        counted += Counter(reason or NONE for reason in judged.values())
+    return counted
 
 
 async def newest_reachable(database: Database, audience: Audience, *, most: int) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from app.audience import segments
+from app.audience.chunks import ChunkSize
 from app.broadcasts import audience as audiences
 from app.broadcasts.audience import CHUNK, FIRST, NONE, Audience
 from app.database.db import Handle
@@ -23,20 +23,21 @@ from app.store.row_keys import BroadcastKey
 
 
 async def freeze(
-    process: Process, db: Handle, broadcast: Broadcast, audience: Audience
+    process: Process, db: Handle, broadcast: Broadcast, audience: Audience, size: ChunkSize
 ) -> Broadcast:
-    """Freeze one chunk of a broadcast whose job is held."""
+    """Freeze one chunk of a broadcast whose job is held. Raises CutOff."""
     if broadcast.frozen_at is None:
         raise ValueError(f"{broadcast.id} has no time to freeze its audience at")
     after = broadcast.frozen_until or FIRST
-    following = await audiences.next_window(db, audience, after, most=CHUNK)
-    if following is None:
-        changed = replace(broadcast, is_frozen=True)
-    else:
-        window = replace(following.window, created_until=broadcast.frozen_at)
-        added = await _freeze(process, db, broadcast, audience, window)
-        frozen = dict(Counter(broadcast.frozen) + added)
-        changed = replace(broadcast, frozen=frozen, frozen_until=window.until)
+    with size.measured():
+        following = await audiences.next_window(db, audience, after, size, most=CHUNK)
+        if following is None:
+            changed = replace(broadcast, is_frozen=True)
+        else:
+            window = replace(following.window, created_until=broadcast.frozen_at)
+            added = await _freeze(process, db, broadcast, audience, window, size=size)
+            frozen = dict(Counter(broadcast.frozen) + added)
+            changed = replace(broadcast, frozen=frozen, frozen_until=window.until)
     await broadcasts.note(
         db,
         workspace_id=broadcast.workspace_id,
@@ -54,12 +55,14 @@ async def _freeze(
     broadcast: Broadcast,
     audience: Audience,
     window: Window,
+    *,
+    size: ChunkSize,
 ) -> Counter[str]:
     """How many contacts were added, by the reason for which they get nothing."""
     which: BroadcastKey = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
     await stored_audiences.freeze(
         db,
-        segments.fitting(db, audience.readable, await db.now()),
+        await audiences.fitting(db, audience, window, size),
         audience.gate,
         await audiences.turns_in(db, audience, window),
         window,

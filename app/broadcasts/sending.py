@@ -9,12 +9,14 @@ recipients (a full mailbox is tried for days) keep nobody else from being sent t
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
+from app.audience.chunks import ChunkSize, CutOff
 from app.broadcasts import audience as audiences
 from app.broadcasts import control, freezing, guard, pacing
 from app.broadcasts.guard import SendingRefusal
@@ -38,7 +40,10 @@ from app.store.jobs import Job
 from app.store.row_keys import BroadcastKey, RowKey
 from app.store.templates import Template
 
-SPELL_SECONDS = 2.0  # of one claim, whose worker then looks for others
+log = logging.getLogger(__name__)
+
+SPELL_SECONDS = 2.0  # of one claim, whose worker then looks for others,
+SLOW_SPELL_SECONDS = 10.0  # and of one in which a chunk has been cut off, after five
 FILLED_IN = timedelta(seconds=1)  # until it is looked again whether a frozen segment is filled
 WINDOW = 1_000  # messages under way
 WAITING = 20_000  # messages that wait for their recipients; more of them count as under way
@@ -54,10 +59,18 @@ SETTLED_AT_ONCE = 100
 async def move(process: Process, job: Job) -> None:
     """Work on the claimed broadcast for a while; it is due again, if something is left to do."""
     async with process.lease(job) as lease:
-        ends = time.monotonic() + SPELL_SECONDS
+        began = time.monotonic()
+        ends, size = began + SPELL_SECONDS, ChunkSize()
         turn, goes_on = 0, True
-        while goes_on and lease.is_held and time.monotonic() < ends:
-            goes_on = await lease.until_known(partial(step, process, job, turn))
+        while goes_on and lease.is_held and (size.is_cut or time.monotonic() < ends):
+            try:
+                goes_on = await lease.until_known(partial(step, process, job, turn, size))
+            except CutOff as error:
+                # Goes on in this claim, with one contact: the next begins with more again.
+                extra = {"broadcast_id": job.id, "error": error.detail}
+                log.warning("chunk of an audience given up", extra=extra)
+                ends = began + SLOW_SPELL_SECONDS
+                continue
             turn += 1
         if goes_on and lease.is_held:
             async with process.database.write() as db:
@@ -65,9 +78,10 @@ async def move(process: Process, job: Job) -> None:
                     await _rest(process, db, job, await db.now())
 
 
-async def step(process: Process, job: Job, turn: int = 0) -> bool:
-    """One transaction's worth; whether to go on at once. Done again after a COMMIT whose answer was
-    lost, it finds what it did."""
+async def step(process: Process, job: Job, turn: int = 0, size: ChunkSize | None = None) -> bool:
+    """One transaction's worth, of a chunk that has this size while the audience is frozen; whether
+    to go on at once. Done again after a COMMIT whose answer was lost, it finds what it did. Raises
+    CutOff."""
     async with process.database.write() as db:
         if not await jobs.lock(db, [job]):
             return False
@@ -88,7 +102,7 @@ async def step(process: Process, job: Job, turn: int = 0) -> bool:
                 await control.begin(process, db, broadcast)
             return False
         if broadcast.state == "SENDING":
-            return await _send(process, db, job, broadcast, turn)
+            return await _send(process, db, job, broadcast, turn=turn, size=size or ChunkSize())
         await jobs.delete(db, "broadcast", workspace_id=job.workspace_id, ids=[job.id])
         return False
 
@@ -101,7 +115,9 @@ async def _rest(process: Process, db: Handle, job: Job, wake_at: datetime) -> No
         process.hints.due(db, "broadcast", job.workspace_id, job.id)
 
 
-async def _send(process: Process, db: Handle, job: Job, broadcast: Broadcast, turn: int) -> bool:
+async def _send(
+    process: Process, db: Handle, job: Job, broadcast: Broadcast, *, turn: int, size: ChunkSize
+) -> bool:
     template = await templates.by_id(db, workspace_id=job.workspace_id, id=broadcast.template_id)
     if template is None:
         trouble = SendingRefusal(Reason.TEMPLATE_MISSING, "Its template no longer exists.")
@@ -128,7 +144,7 @@ async def _send(process: Process, db: Handle, job: Job, broadcast: Broadcast, tu
             else:
                 await _rest(process, db, job, await db.now() + FILLED_IN)
             return False
-        broadcast = await freezing.freeze(process, db, broadcast, audience)
+        broadcast = await freezing.freeze(process, db, broadcast, audience, size)
         if not broadcast.is_frozen and turn % FROZEN_BETWEEN:
             return True
     return await _make(process, db, job, broadcast, template)

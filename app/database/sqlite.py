@@ -29,17 +29,16 @@ from app.database.engine import (
 from app.database.files import File, Files, path_of, require_version
 from app.database.sets import COLUMN, ROWS
 from app.database.sql import COMMENT, QUOTED, Document, Statement, bound, parsed
-from app.errors import CommitUnknown, DiskFull, Duplicate, Unavailable
+from app.errors import CommitUnknown, Contended, DiskFull, Duplicate, Unavailable
 
 MOST_READERS = 4
 
-# Locked, full, unreadable, interrupted at its deadline: trying again may help.
+# Locked, full, unreadable: trying again may help.
 UNAVAILABLE = frozenset(
     {
         sqlite3.SQLITE_BUSY,
         sqlite3.SQLITE_LOCKED,
         sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_INTERRUPT,
         sqlite3.SQLITE_IOERR,
         sqlite3.SQLITE_FULL,
         sqlite3.SQLITE_CANTOPEN,
@@ -290,6 +289,8 @@ class SQLiteConnection(DatabasesSQLiteConnection):
             return DiskFull()
         if stage == "commit" and (silent or primary == sqlite3.SQLITE_IOERR):
             return CommitUnknown(OUTCOME_UNKNOWN)  # fsync failed or hangs: it may be on disk
+        if primary == sqlite3.SQLITE_INTERRUPT:
+            return Contended(OUT_OF_REACH)  # at its deadline
         if silent or primary in UNAVAILABLE:
             return Unavailable(OUT_OF_REACH)
         return error

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from app.audience import (
+    chunks,
     erasing,
     membership,
     segment_jobs,
@@ -36,7 +37,7 @@ from app.database import ids
 from app.database.db import Handle, new_id
 from app.database.handle import ConnectedHandle
 from app.database.ids import first_id
-from app.errors import Problem, Unavailable
+from app.errors import Contended, Problem
 from app.machine import document, segment_changes, segment_filter
 from app.machine.contact_values import State
 from app.machine.reasons import Reason
@@ -420,7 +421,7 @@ async def test_membership_is_what_a_fresh_evaluation_finds(
 ) -> None:
     monkeypatch.setattr(segment_jobs, "RECHECKED_AFTER", timedelta(days=9_999))  # it hides faults
     if seed % 2:  # the machine judges one, and then SQL no more than two at a time
-        monkeypatch.setattr(segment_jobs, "FIRST", 1)
+        monkeypatch.setattr(chunks, "FIRST", 1)
         monkeypatch.setattr(segment_jobs, "CHUNK", 2)
     here = await world(process, acme, seed)
     for number in itertools.count(1):
@@ -979,7 +980,7 @@ def slow_down_sql(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 async def test_a_chunk_that_takes_longer_than_its_lease_is_not_lost(
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment_jobs, "FIRST", 40)
+    monkeypatch.setattr(chunks, "FIRST", 40)
     process = replace(process, settings=replace(process.settings, lease_seconds=1))
     here = await world(process, acme, 1)
     await crowd(here, 8)
@@ -1046,7 +1047,7 @@ def cut_off(monkeypatch: pytest.MonkeyPatch, *, least: int, seconds: float = 0.1
     async def judged(going: Any, among: int, *given: Any, **named: Any) -> Any:
         if among >= least:
             await asyncio.sleep(seconds)
-            raise Unavailable("canceling statement due to statement timeout")
+            raise Contended("canceling statement due to statement timeout")
         return await going(*given, **named)
 
     async def filled(db: Handle, fits: Any, flip: Any, stretch: Stretch, **named: Any) -> Any:
@@ -1129,7 +1130,7 @@ async def test_a_chunk_makes_as_many_statements_whatever_its_size(
 
 @pytest.mark.parametrize("made", CROWDS)
 @pytest.mark.parametrize(
-    ("quick", "sizes"), [(60, [8, 16, 32]), (0, [8, 4, 2, 1, 1])], ids=["quick", "slow"]
+    ("quick", "sizes"), [(60, [8, 64, 512]), (0, [8, 4, 2, 1, 1])], ids=["quick", "slow"]
 )
 async def test_a_claim_begins_with_few_contacts_and_takes_more_while_that_is_quick(
     process: Process,
@@ -1142,7 +1143,7 @@ async def test_a_claim_begins_with_few_contacts_and_takes_more_while_that_is_qui
     """A thousand who have done much would take longer than a statement may."""
     here = await world(process, acme, 1)
     await made(here, 30)
-    monkeypatch.setattr(segment_jobs, "QUICK_SECONDS", quick)
+    monkeypatch.setattr(chunks, "AIM_SECONDS", quick)
     asked: list[int] = []
     for module, name in ((segment_fills, "lock_stretch"), (segment_members, "touched")):
         monkeypatch.setattr(module, name, noted(getattr(module, name), asked))
@@ -1163,7 +1164,7 @@ async def test_a_fill_gives_its_slot_to_others_after_a_while(
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segment_jobs, "SPELL_SECONDS", 0.1)
-    monkeypatch.setattr(segment_jobs, "FIRST", 2)
+    monkeypatch.setattr(chunks, "FIRST", 2)
     here = await world(process, acme, 1)
     await crowd(here, 8)
     slow_down_sql(monkeypatch, 0.06)

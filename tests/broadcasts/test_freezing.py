@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from app.audience import segment_jobs
+from app.audience import chunks, segment_jobs
+from app.broadcasts import sending
 from app.machine import document
 from app.process import Process
 from app.store import broadcast_audiences, segments
@@ -17,7 +18,7 @@ from tests.broadcasts.test_sending import recipients, sent_to, worked
 from tests.cast import NEXT_MONTH, Cast, settle
 from tests.driving import set_clock
 from tests.messages.test_gate import EVENING, MORNING, NIGHT, setting
-from tests.routes.test_broadcasts import VIP, broadcast, person
+from tests.routes.test_broadcasts import TWICE, VIP, broadcast, buyers, cut_off, person
 from tests.routes.test_segments import PRO
 
 ZONES = {"ada": "Asia/Tokyo", "bob": "America/New_York", "eve": None, "ian": "UTC"}
@@ -279,6 +280,49 @@ async def test_a_chunk_that_fails_is_done_again_and_counted_once(
     shown = await cast.vic.read(path)
     assert shown["progress"]["sent"] == shown["audience"]["frozen"]["total"] == 5
     assert await sent_to(cast) == dict.fromkeys(everybody, 1)
+
+
+@pytest.mark.parametrize("least", [2, 1], ids=["together", "even alone"])
+async def test_those_who_take_too_long_are_frozen_one_by_one_in_the_same_claim(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch, least: int
+) -> None:
+    """Another one would begin with all of them again. Who takes too long even alone is judged by
+    the machine."""
+    monkeypatch.setattr(sending, "SPELL_SECONDS", 0.05)
+    twice = await buyers(cast)
+    path = await begun(cast, process, filter=TWICE)
+    cut_off(monkeypatch, least=least, seconds=0.1)
+    [job] = await process.claim("broadcast", [], 1)
+    await sending.move(process, job)
+    audience = (await cast.vic.read(path))["audience"]
+    assert audience["isComplete"]
+    assert audience["frozen"] == audience["previewed"]
+    assert {one["contactId"] for one in await recipients(cast, path[12:])} == set(twice)
+    await worked(process)
+    assert await sent_to(cast) == {"bob@x.test": 1, "eve@x.test": 1}
+
+
+@pytest.mark.parametrize(
+    ("aim", "sizes"), [(60, [8, 64, 512, 1_000]), (0, [8, 4, 2, 1])], ids=["quick", "slow"]
+)
+async def test_a_claim_freezes_few_contacts_at_first_and_more_while_that_is_quick(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch, aim: float, sizes: list[int]
+) -> None:
+    monkeypatch.setattr(chunks, "AIM_SECONDS", aim)
+    monkeypatch.setattr(sending, "SPELL_SECONDS", 60)
+    everybody = await people(cast, 80)
+    path = await begun(cast, process)
+    asked, reached = list[int](), broadcast_audiences.reached
+
+    async def noted(*given: Any, walk: int, **named: Any) -> Any:
+        asked.append(walk)
+        return await reached(*given, walk=walk, **named)
+
+    monkeypatch.setattr(broadcast_audiences, "reached", noted)
+    [job] = await process.claim("broadcast", [], 1)
+    await sending.move(process, job)
+    assert asked[: len(sizes)] == sizes
+    assert (await cast.vic.read(path))["audience"]["frozen"]["total"] == len(everybody)
 
 
 async def test_a_contact_that_has_got_enough_is_capped(cast: Cast, process: Process) -> None:

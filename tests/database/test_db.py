@@ -25,7 +25,7 @@ from app.database.db import (
     explain,
     explain_by_index,
 )
-from app.errors import Duplicate, Unavailable
+from app.errors import Contended, Duplicate, Unavailable
 from tests import servers
 from tests.database.tables import TABLES
 
@@ -362,7 +362,7 @@ async def test_a_statement_ends_at_its_deadline(connect: Connect, kind: str) -> 
     database = await connect(pool_size=1, deadlines=Deadlines(statement_ms=150))
     for _ in range(2):
         began = time.monotonic()
-        with pytest.raises(Unavailable) as refusal:
+        with pytest.raises(Contended) as refusal:
             async with getattr(database, kind)() as db:
                 await db.fetch_value(ENDLESS)
         assert time.monotonic() - began < 1

@@ -10,9 +10,20 @@ import pytest
 
 from app.audience.segments import stored
 from app.broadcasts import audience as audiences
+from app.database.db import Handle
+from app.errors import Contended
 from app.machine.fields import YEAR
 from app.process import Process
-from app.store import bounded_pages, broadcasts, segments, templates, workspaces
+from app.store import (
+    bounded_pages,
+    broadcast_audiences,
+    broadcasts,
+    segments,
+    templates,
+    workspaces,
+)
+from app.store.broadcast_audiences import Window
+from app.store.segments import Fitting
 from tests.cast import NEXT_MONTH, Cast, Person, lock_waiters, settle
 from tests.driving import set_clock
 from tests.routes.test_new_messages import in_production
@@ -20,6 +31,7 @@ from tests.tables import each_row
 
 HELLO = {"subject": "News for {{contact.firstName}}", "html": "<p>Hello</p>"}
 VIP = {"path": "contact.tags", "op": "contains", "value": "vip"}
+TWICE = {"event": "order", "count": {"op": "gte", "value": 2}}
 
 
 async def template(cast: Cast, **given: Any) -> str:
@@ -292,6 +304,65 @@ async def test_a_count_that_is_cut_short_says_how_many_it_looked_at(
     assert scheduled["reason"]["code"] == "audience_not_counted"
     words = "of the 2 oldest contacts 2 can be reached. Should the messages left be too few"
     assert words in scheduled["reason"]["sentence"]
+
+
+async def buyers(cast: Cast) -> list[str]:
+    """The ids of those who have ordered twice or more often, of three who have ordered."""
+    ids = []
+    for orders, name in enumerate(("ada", "bob", "eve"), start=1):
+        ids.append(await person(cast, name))
+        for _ in range(orders):
+            happened = {"match": {"email": f"{name}@x.test"}, "name": "order"}
+            await cast.ed.made("/events", happened)
+    return ids[1:]
+
+
+def cut_off(monkeypatch: pytest.MonkeyPatch, *, least: int, seconds: float = 0.0) -> None:
+    """Let statements that look at so many contacts of an audience, or more, take too long."""
+
+    def limited(asked: Any) -> Any:
+        async def looked(db: Handle, fits: Fitting, *given: Any, **named: Any) -> Any:
+            window = next(one for one in given if isinstance(one, Window))
+            among = await db.fetch_value(
+                "SELECT count(*) FROM contacts WHERE id > :after AND id <= :until",
+                after=window.after,
+                until=window.until,
+            )
+            if among >= least and fits.sql not in {"TRUE", "FALSE"}:
+                await asyncio.sleep(seconds)
+                raise Contended("canceling statement due to statement timeout")
+            return await asked(db, fits, *given, **named)
+
+        return looked
+
+    for name in ("count", "freeze"):
+        asked = getattr(broadcast_audiences, name)
+        monkeypatch.setattr(broadcast_audiences, name, limited(asked))
+
+
+@pytest.mark.parametrize("least", [2, 1], ids=["together", "even alone"])
+async def test_those_who_take_too_long_are_counted_one_by_one(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch, least: int
+) -> None:
+    await buyers(cast)
+    path = f"/broadcasts/{(await broadcast(cast, filter=TWICE))['id']}"
+    cut_off(monkeypatch, least=least)
+    preview = await cast.vic.made(f"{path}/preview", None)
+    assert (preview["isComplete"], preview["lookedAt"]) == (True, 3)
+    assert preview["audience"]["total"] == preview["audience"]["reachable"] == 2
+
+
+async def test_a_count_for_which_contacts_take_too_long_is_cut_short_and_not_refused(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audiences, "COUNT_SECONDS", 0.05)
+    await buyers(cast)
+    path = f"/broadcasts/{(await broadcast(cast, filter=TWICE))['id']}"
+    cut_off(monkeypatch, least=1, seconds=0.1)
+    preview = await cast.vic.made(f"{path}/preview", None)
+    assert (preview["isComplete"], preview["lookedAt"]) == (False, 1)
+    scheduled = await cast.adam.made(f"{path}/schedule", None)
+    assert scheduled["reason"]["code"] == "audience_not_counted"
 
 
 async def test_a_segment_that_is_being_deleted_is_no_audience_any_more(

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from app.audience import membership, segment_jobs, segments
+from app.database.db import Handle
+from app.errors import Contended
 from app.machine import document, segment_filter
 from app.process import Process
 from app.store import bounded_pages, jobs, names_in_use
@@ -361,6 +363,56 @@ async def test_a_page_goes_on_where_the_last_ended_however_few_fit(
     assert pages > 2
     preview = await cast.vic.made("/segments/preview", {"filter": VIP})
     assert (preview["count"], preview["isComplete"]) == (1, False)
+
+
+def cut_off(monkeypatch: pytest.MonkeyPatch, *, least: int, seconds: float = 0.0) -> None:
+    """Let statements that look at so many contacts, or more, take too long."""
+
+    def limited(asked: Any) -> Any:
+        async def looked(db: Handle, fits: store.Fitting, **named: Any) -> Any:
+            since, before = named["since"] or "", named["before"] or "z"
+            among = await db.fetch_value(
+                "SELECT count(*) FROM contacts WHERE id >= :since AND id < :before",
+                since=since,
+                before=before,
+            )
+            if among >= least and fits.sql not in {"TRUE", "FALSE"}:
+                await asyncio.sleep(seconds)
+                raise Contended("canceling statement due to statement timeout")
+            return await asked(db, fits, **named)
+
+        return looked
+
+    for name in ("count", "members"):
+        monkeypatch.setattr(store, name, limited(getattr(store, name)))
+
+
+@pytest.mark.parametrize("least", [2, 1], ids=["together", "even alone"])
+async def test_those_who_take_too_long_are_looked_at_one_by_one(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch, least: int
+) -> None:
+    """And shown, though there is time for one alone."""
+    ids = []
+    for orders, name in enumerate(("ada", "bob", "eve"), start=1):
+        ids.append(await person(cast, name))
+        for _ in range(orders):
+            happened = {"match": {"email": f"{name}@x.test"}, "name": "order_placed"}
+            await cast.ed.made("/events", happened)
+    segment = await cast.ed.made("/segments", {"name": "Buyers", "filter": TWICE})
+    cut_off(monkeypatch, least=least, seconds=0.05)
+    preview = await cast.vic.made("/segments/preview", {"filter": TWICE})
+    assert (preview["count"], preview["isComplete"]) == (2, True)
+    assert [one["id"] for one in preview["sample"]] == ids[:0:-1]
+    monkeypatch.setattr(segments, "PAGE_SECONDS", 0)
+    monkeypatch.setattr(segments, "COUNT_SECONDS", 0)
+    preview = await cast.vic.made("/segments/preview", {"filter": TWICE})
+    assert (preview["count"], preview["isComplete"]) == (1, False)
+    found, cursor = list[str](), ""
+    while cursor is not None:
+        page = await cast.vic.read(f"/segments/{segment['id']}/contacts?{cursor}")
+        found += [one["id"] for one in page["data"]]
+        cursor = page["nextCursor"] and f"cursor={page['nextCursor']}"
+    assert found == ids[:0:-1]
 
 
 async def test_a_segment_is_its_workspace_s_alone(cast: Cast, process: Process) -> None:

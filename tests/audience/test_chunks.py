@@ -1,0 +1,65 @@
+"""The size of chunks of contacts, by the time that they take."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from app.audience.chunks import ChunkSize, CutOff
+from app.errors import Contended, Unavailable
+
+
+def after(size: ChunkSize, seconds: float, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The size of the chunk after one that takes so long."""
+    clock = iter((1.0, 1.0 + seconds))
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "monotonic", lambda: next(clock))
+        with size.measured():
+            pass
+    return size.contacts
+
+
+def test_it_grows_at_once_while_contacts_take_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = ChunkSize()
+    found = [size.contacts] + [after(size, 0.01, monkeypatch) for _ in range(3)]
+    assert found == [8, 64, 512, 4096]
+    assert size.within(1_000) == 1_000
+    assert after(size, 0.0, monkeypatch) == 8_000
+
+
+@pytest.mark.parametrize(
+    ("seconds", "contacts"), [(0.25, 200), (0.5, 100), (0.8, 62), (1.0, 50), (4.9, 50)]
+)
+def test_it_goes_by_the_time_that_the_last_chunk_took(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, contacts: int
+) -> None:
+    assert after(ChunkSize(100), seconds, monkeypatch) == contacts
+
+
+def test_there_is_one_contact_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert after(ChunkSize(1), 4.9, monkeypatch) == 1
+
+
+def test_after_one_that_was_cut_off_comes_one_contact_and_then_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    size = ChunkSize()
+    for contacts, by_machine in ((8, False), (1, True)):
+        assert size.contacts == contacts
+        with pytest.raises(CutOff), size.measured():
+            raise Contended("canceling statement due to statement timeout")
+        assert (size.contacts, size.is_cut, size.by_machine) == (1, True, by_machine)
+    with pytest.raises(Contended) as refusal, size.measured():
+        raise Contended("Somebody holds it.")
+    assert not isinstance(refusal.value, CutOff)
+    assert after(size, 0.125, monkeypatch) == 4
+    assert (size.is_cut, size.by_machine) == (False, False)
+
+
+def test_a_database_that_does_not_answer_says_nothing_about_the_contacts() -> None:
+    size = ChunkSize()
+    with pytest.raises(Unavailable) as refusal, size.measured():
+        raise Unavailable("The database did not answer in time.")
+    assert not isinstance(refusal.value, CutOff)
+    assert (size.contacts, size.is_cut) == (8, False)
