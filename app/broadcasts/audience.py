@@ -143,6 +143,15 @@ async def naming(
     return [one.id for one in rows if not _named(one).isdisjoint(wanted)]
 
 
+async def filtering_by(db: Handle, workspace_id: str, *, segment_id: str) -> list[str]:
+    """The ids of the broadcasts whose own filter names the segment, and whose audience is not
+    frozen yet."""
+    rows = await broadcasts.unfinished(db, workspace_id=workspace_id, ids=[segment_id])
+    return [
+        one.id for one in rows if not one.is_frozen and segment_id in (one.mentions or "").split()
+    ]
+
+
 async def asking_beyond(db: Handle, *, workspace_id: str, kept: timedelta) -> list[str]:
     """The names of broadcasts whose own filter asks for what happened longer ago than events are
     `kept`, and whose audience is not frozen yet."""

@@ -219,11 +219,14 @@ async def update(call: Call) -> Response:
 
 
 async def _refuse_followed(call: Call, segment: Segment, existing: Mapping[str, Segment]) -> None:
-    """Raises Problem `invalid`: nobody enters a frozen segment or leaves it."""
+    """Raises Problem `invalid`: nobody enters a frozen segment or leaves it, and a filter that
+    names it would go on asking for what its own asks for."""
+    workspace_id = call.member.workspace_id
     following = await definitions.following_segment(
-        call.db, workspace_id=call.member.workspace_id, segment_id=segment.id
+        call.db, workspace_id=workspace_id, segment_id=segment.id
     )
     naming = [existing[id].name for id in await segments.naming(segment.id, existing)]
+    naming += await audiences.filtering_by(call.db, workspace_id, segment_id=segment.id)
     users = [
         *(f"{name} names this segment" for name in naming),
         *(f"{name} follows who enters this segment or leaves it" for name in following),

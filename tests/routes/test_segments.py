@@ -13,7 +13,7 @@ from app.database.db import Handle
 from app.errors import Contended
 from app.machine import document, segment_filter
 from app.process import Process
-from app.store import bounded_pages, jobs, names_in_use
+from app.store import bounded_pages, broadcasts, jobs, names_in_use
 from app.store import segments as store
 from tests.cast import HELLO, Cast, settle
 from tests.runs.test_runner import later
@@ -549,6 +549,30 @@ async def test_one_that_others_name_cannot_be_frozen(cast: Cast) -> None:
     response = await cast.ed.patch(f"/segments/{id}", {"kind": "frozen"})
     assert response.status_code == 422
     assert [error["pointer"] for error in response.json()["errors"]] == ["/kind"]
+
+
+async def test_one_that_the_filter_of_a_broadcast_names_cannot_be_frozen(
+    cast: Cast, process: Process
+) -> None:
+    """Else the broadcast would go to who fits its filter by then. One that goes to the segment
+    itself goes to its members."""
+    id = (await cast.ed.made("/segments", {"name": "Gold", "filter": VIP}))["id"]
+    new = {"name": "News", "channel": "email", "category": "marketing", "content": HELLO}
+    template_id = (await cast.ed.made("/templates", new))["id"]
+    named = {"name": "Summer", "templateId": template_id}
+    filter = {"all": [{"segmentId": id}, PRO]}
+    summer = (await cast.ed.made("/broadcasts", {**named, "filter": filter}))["id"]
+    await cast.ed.made("/broadcasts", {**named, "segmentId": id})
+    response = await cast.ed.patch(f"/segments/{id}", {"kind": "frozen"})
+    assert response.status_code == 422
+    [error] = response.json()["errors"]
+    assert error["pointer"] == "/kind"
+    assert error["message"].startswith(f"{summer} names this segment")
+    assert (await cast.ed.patch(f"/segments/{id}", {"name": "Golden"})).status_code == 200
+    async with process.database.write() as db:
+        whose = {"workspace_id": cast.ed.workspace_id, "id": summer}
+        await broadcasts.note(db, **whose, is_frozen=True)  # from now on nobody asks its filter
+    assert (await cast.ed.patch(f"/segments/{id}", {"kind": "frozen"})).status_code == 200
 
 
 async def test_a_frozen_segment_is_made_live_only_with_a_filter_that_can_be(
