@@ -267,7 +267,26 @@ async def touch(
     contact_ids: Collection[str],
     segment_ids: Collection[str],
 ) -> None:
-    """Have contacts judged again by the segments' jobs, which start what that starts."""
+    """Have contacts judged again by the segments' jobs, which start what that starts. Not by those
+    that are set aside: to save them fills them anew."""
+    working = await db.fetch_values(
+        """
+        SELECT id FROM segments
+        WHERE workspace_id = :workspace_id AND id = ANY(:ids) AND reason_code IS NULL
+        """,
+        workspace_id=workspace_id,
+        ids=sorted(segment_ids),
+    )
+    await _touch(db, workspace_id=workspace_id, contact_ids=contact_ids, segment_ids=working)
+
+
+async def _touch(
+    db: Handle,
+    *,
+    workspace_id: str,
+    contact_ids: Collection[str],
+    segment_ids: Collection[str],
+) -> None:
     await db.execute_many(
         """
         INSERT INTO segment_touches (workspace_id, segment_id, id, contact_id)
@@ -294,8 +313,10 @@ async def touch_named(
     not be locked."""
     rows = await db.fetch_tuples(
         """
-        SELECT name, segment_id FROM segment_names
-        WHERE workspace_id = :workspace_id AND name = ANY(:names)
+        SELECT n.name, n.segment_id FROM segment_names n
+        JOIN segments s ON s.workspace_id = n.workspace_id AND s.id = n.segment_id
+        WHERE n.workspace_id = :workspace_id AND n.name = ANY(:names)
+          AND s.workspace_id = :workspace_id AND s.reason_code IS NULL
         """,
         workspace_id=workspace_id,
         names=sorted({name for name, _ in changed}),
@@ -303,7 +324,7 @@ async def touch_named(
     for segment_id in sorted({segment_id for _, segment_id in rows}):
         names = {name for name, named in rows if named == segment_id}
         ids = {contact_id for name, contact_id in changed if name in names}
-        await touch(db, workspace_id=workspace_id, contact_ids=ids, segment_ids=[segment_id])
+        await _touch(db, workspace_id=workspace_id, contact_ids=ids, segment_ids=[segment_id])
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ from app.store import (
 from app.store import segments as store
 from app.store import topics as stored_topics
 from app.store.contacts import Contact
+from app.store.row_keys import WorkspaceKey
 from app.store.segment_fills import Stretch
 from app.store.segment_members import SegmentMembership
 from tests.audience.segment_worker import Worker
@@ -703,6 +704,35 @@ async def test_a_job_that_rests_beyond_what_is_due_is_found(process: Process, ac
     await JobSweep().run(process)
     await settle(process)
     assert [count for _, count in (await here.kept()).values()] == [0]
+
+
+@pytest.mark.parametrize("is_named", [True, False], ids=["by name", "by itself"])
+async def test_whatever_happens_touches_nobody_in_a_segment_that_is_set_aside(
+    process: Process, acme: str, is_named: bool
+) -> None:
+    """Nobody would judge them again before it is saved, and then all are."""
+    here, whose = await world(process, acme, 1), WorkspaceKey(workspace_id=acme)
+    async with process.database.write() as db:
+        await here.create(db)
+        for _ in range(2):
+            await here.save(db, {"message": "sent"})
+    await settle(process)
+    aside, working = here.segments
+    changed = {(segment_changes.MESSAGE, one) for one in here.people}
+    async with process.database.write() as db:
+        await store.set_aside(db, **whose, id=aside, reason_code=Reason.POISONED)
+        await jobs.delete(db, "segment", **whose, ids=here.segments)
+        if is_named:
+            await segment_members.touch_named(db, **whose, changed=changed)
+        else:
+            await segment_members.touch(
+                db, **whose, contact_ids=here.people, segment_ids=here.segments
+            )
+        for id, people in ((aside, []), (working, here.people)):
+            found = await segment_members.touched(db, **whose, segment_id=id, limit=9)
+            assert [one.contact_id for one in found] == people
+        due = await db.fetch_values("SELECT id FROM jobs WHERE kind = 'segment'")
+    assert due == [working]
 
 
 async def test_a_touch_that_was_committed_once_the_job_was_gone_is_found(
