@@ -14,6 +14,7 @@ from app.process import Process
 from app.runs import runner
 from app.store import definition_entries
 from tests.cast import WEBHOOK, Cast, settle
+from tests.outbound.test_events import listening, types
 from tests.workers.test_retention import long_ago, went_round
 
 WAIT = {"id": "rest", "type": "wait", "duration": "P1D"}
@@ -68,6 +69,7 @@ async def test_every_run_is_listed_and_those_refused_are_not_counted(
     process: Process, cast: Cast
 ) -> None:
     id, contact_id = await flow(cast, "once"), await ada(cast)
+    await listening(cast.adam)
     ids = [await begin(cast, id, contact_id) for _ in range(3)]
     await settle(process)
     listed = (await cast.vic.read(f"/runs?workflowId={id}"))["data"]
@@ -75,9 +77,17 @@ async def test_every_run_is_listed_and_those_refused_are_not_counted(
     assert [one["blockedBy"] for one in listed] == [ids[0], ids[0], None]
     stats = (await cast.vic.read(f"/workflows/{id}"))["stats"]
     assert stats["runs"] == {"COMPLETED": 1}
-    entered = {"run": "completed", "definitionId": id}
-    previewed = await cast.ed.made("/segments/preview", {"filter": entered})
-    assert previewed["count"] == 1
+    assert (await types(process)).count("run.completed") == 1
+
+    async def previewed(run: str) -> tuple[int, bool]:
+        body = {"filter": {"run": run, "definitionId": id}, "contactId": contact_id}
+        found = await cast.ed.made("/segments/preview", body)
+        return found["count"], found["contact"]["holds"]
+
+    assert [await previewed(run) for run in ("entered", "completed")] == [(1, True)] * 2
+    async with process.database.write() as db:
+        await db.execute("DELETE FROM runs WHERE id = :id", id=ids[0])
+    assert [await previewed(run) for run in ("entered", "completed")] == [(0, False)] * 2
 
 
 async def test_the_older_run_goes_first_whichever_is_claimed_first(

@@ -168,6 +168,12 @@ properties = st.dictionaries(
     max_size=2,
 )
 ago = st.sampled_from(["PT0S", "PT30M", "PT1H", "P29D", "P30D", "P31D"])
+MESSAGES = (
+    *("QUEUED", "SENDING", "SENT", "DELIVERED", "BOUNCED", "COMPLAINED"),
+    *("FAILED", "UNKNOWN", "SUPPRESSED"),
+)
+NOT_SENT = ("QUEUED", "SENDING", "SUPPRESSED")
+RUNS = ("QUEUED", "RUNNING", "WAITING", "COMPLETED", "FAILED", "CANCELLED")
 people: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
         "columns": st.fixed_dictionaries(
@@ -198,7 +204,7 @@ people: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         ),
         "messages": st.lists(
             st.tuples(
-                st.sampled_from(["QUEUED", "SENT", "DELIVERED", "BOUNCED", "FAILED"]),
+                st.sampled_from(["SENT", "BOUNCED"]) | st.sampled_from(MESSAGES),
                 st.sampled_from(["tpl_1", None]),
                 st.sampled_from(["bro_1", None]),
                 ago,
@@ -208,8 +214,9 @@ people: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         ),
         "runs": st.lists(
             st.tuples(
-                st.sampled_from(["COMPLETED", "FAILED", "WAITING"]),
+                st.sampled_from(RUNS),
                 st.sampled_from(["wfl_1", "wfl_2"]),
+                st.sampled_from([None, "run_1"]),  # the run that stood in the way of this one
             ),
             max_size=2,
         ),
@@ -253,21 +260,23 @@ async def moved_in(db: Handle, workspace_id: str, person: dict[str, Any]) -> str
             template_id=template_id,
             broadcast_id=broadcast_id,
             status=status,
-            sent_at=None if status == "QUEUED" else now - rows.length(gone),
+            sent_at=None if status in NOT_SENT else now - rows.length(gone),
             created_at=now - timedelta(days=99),
         )
-    for status, definition_id in person["runs"]:
+    for status, definition_id, blocked_by in person["runs"]:
         await db.execute(
             """
-            INSERT INTO runs (workspace_id, id, definition_id, version, contact_id, status, body,
-                              created_at)
-            VALUES (:workspace_id, :id, :definition_id, 1, :contact_id, :status, :body, :now)
+            INSERT INTO runs (workspace_id, id, definition_id, version, contact_id, status,
+                              blocked_by, body, created_at)
+            VALUES (:workspace_id, :id, :definition_id, 1, :contact_id, :status, :blocked_by, :body,
+                    :now)
             """,
             workspace_id=workspace_id,
             id=new_id("run"),
             definition_id=definition_id,
             contact_id=id,
             status=status,
+            blocked_by=blocked_by,
             body=b"{}",
         )
     return id
@@ -391,7 +400,16 @@ def at_plan(op: str, value: Any) -> dict[str, Any]:
 
 LATELY = {"event": "order", "within": "P30D"}
 OF_BROADCAST = {"message": "bounced", "broadcastId": "bro_1"}
+SENT = {"message": "sent"}
 YEAR = at_plan("before", "2026-11-02")
+
+
+def went_through(run: str) -> dict[str, Any]:
+    return {"run": run, "definitionId": "wfl_1"}
+
+
+def in_run(status: str, blocked_by: str | None = None) -> dict[str, Any]:
+    return nobody(runs=[(status, "wfl_1", blocked_by)])
 
 
 @each_row(
@@ -409,6 +427,14 @@ YEAR = at_plan("before", "2026-11-02")
         (OF_BROADCAST, nobody(messages=[("BOUNCED", "tpl_1", "bro_1", "P1D")]), True),
         (OF_BROADCAST, nobody(messages=[("BOUNCED", "tpl_1", None, "P1D")]), False),
         (OF_BROADCAST, nobody(messages=[("SENT", "tpl_1", "bro_1", "P1D")]), False),
+        (SENT, nobody(messages=[("COMPLAINED", None, None, "P1D")]), True),
+        (SENT, nobody(messages=[("UNKNOWN", None, None, "P1D")]), False),
+        (SENT, nobody(messages=[("SUPPRESSED", None, None, "P1D")]), False),
+        (went_through("in"), in_run("QUEUED"), True),
+        (went_through("in"), in_run("CANCELLED"), False),
+        (went_through("entered"), in_run("CANCELLED"), True),
+        (went_through("entered"), in_run("COMPLETED", "run_1"), False),
+        (went_through("completed"), in_run("COMPLETED", "run_1"), False),
         ({"path": "contact.createdAt", "op": "within_last", "value": "PT0S"}, nobody(), True),
         (at_plan("gt", 5), plan("1e999"), True),
         (at_plan("gt", 5), plan("1e1000"), False),
