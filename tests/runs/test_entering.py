@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -19,11 +20,16 @@ from tests.workers.test_retention import long_ago, went_round
 
 WAIT = {"id": "rest", "type": "wait", "duration": "P1D"}
 TAG = {"id": "tag", "type": "add_tag", "tag": "been"}
+Ends: TypeAlias = tuple[str, str | None, str | None]  # status, reason, the run in its way
 
 
-async def flow(cast: Cast, reentry: Any, *steps: Any, **more: Any) -> str:
-    trigger = {**WEBHOOK, "reentry": reentry, **more}
-    body = {"name": "Welcome", "state": "ACTIVE", "trigger": trigger, "steps": list(steps or [TAG])}
+async def flow(cast: Cast, reentry: Any, *steps: Any, trigger: Any = WEBHOOK) -> str:
+    body = {
+        "name": "Welcome",
+        "state": "ACTIVE",
+        "trigger": {**trigger, "reentry": reentry},
+        "steps": list(steps or [TAG]),
+    }
     return str((await cast.ed.made("/workflows", body))["id"])
 
 
@@ -36,16 +42,16 @@ async def ada(cast: Cast) -> str:
     return str((await cast.ed.made("/contacts", {"email": "ada@example.com"}))["id"])
 
 
-async def come_to(cast: Cast, run_id: str) -> tuple[str, str | None, str | None]:
+async def come_to(cast: Cast, run_id: str) -> Ends:
     run = await cast.vic.read(f"/runs/{run_id}")
     return run["status"], run["reason"] and run["reason"]["code"], run["blockedBy"]
 
 
-def refused(by: str) -> tuple[str, str, str]:
+def refused(by: str) -> Ends:
     return "COMPLETED", "reentry_refused", by
 
 
-WENT = ("COMPLETED", None, None)
+WENT: Ends = ("COMPLETED", None, None)
 
 
 async def test_once_lets_a_contact_through_once(process: Process, cast: Cast) -> None:
@@ -120,13 +126,28 @@ async def test_who_was_let_in_and_cancelled_before_the_first_step_went_through_n
     assert await come_to(cast, last) == refused(later)
 
 
-async def test_runs_that_are_moved_at_once_let_one_through(process: Process, cast: Cast) -> None:
-    id, contact_id = await flow(cast, "once"), await ada(cast)
-    ids = [await begin(cast, id, contact_id) for _ in range(8)]
+@pytest.mark.parametrize(
+    ("policy", "step", "trigger", "first"),
+    [
+        ("once", TAG, WEBHOOK, WENT),
+        ({"after": "P7D"}, TAG, WEBHOOK, WENT),
+        ("not_while_running", WAIT, WEBHOOK, ("WAITING", None, None)),
+        ("once", TAG, {"source": "event", "name": "paid"}, WENT),
+    ],
+)
+async def test_runs_that_are_moved_at_once_let_one_through(
+    process: Process, cast: Cast, policy: Any, step: Any, trigger: Any, first: Ends
+) -> None:
+    id, contact_id = await flow(cast, policy, step, trigger=trigger), await ada(cast)
+    paid = {"match": {"contactId": contact_id}, "name": "paid"}
+    for _ in range(8):
+        await (cast.ed.made("/events", paid) if "name" in trigger else begin(cast, id, contact_id))
     claimed = await process.claim("run", [], 50)
-    await asyncio.gather(*(runner.move(process, job) for job in claimed))
+    # Each by a process of its own: one would move them in turns, in a single batch.
+    await asyncio.gather(*(runner.move(replace(process), job) for job in claimed))
+    ids = [one["id"] for one in (await cast.vic.read(f"/runs?workflowId={id}"))["data"]][::-1]
     came = [await come_to(cast, run_id) for run_id in ids]
-    assert came == [WENT, *[refused(ids[0])] * 7]
+    assert came == [first, *[refused(ids[0])] * 7]
 
 
 async def test_while_a_run_goes_on_no_other_is_let_in(process: Process, cast: Cast) -> None:
@@ -206,7 +227,6 @@ async def test_entries_outlive_runs_and_are_erased_with_the_contact(
     assert kept == []
 
 
-Ends: TypeAlias = tuple[str, str | None, str | None]
 # What becomes of two events long after, when the run of the first of three before is pruned.
 LATER: list[tuple[Any, Callable[[str, str], list[Ends]]]] = [
     ("always", lambda _first, _later: [WENT, WENT]),
