@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,7 +18,9 @@ from app.messages.providers import Account
 from app.process import Process
 from app.providers.base import SendError
 from app.providers.callbacks import DELIVERED, Report
-from app.store import jobs
+from app.store import jobs, workspaces
+from app.store.usage import MESSAGES
+from tests.billing.test_quotas import use_up
 from tests.cast import HELLO, Cast, hook, settle
 from tests.driving import set_clock
 from tests.messages.test_delivery import refuses, with_provider
@@ -240,6 +243,59 @@ async def test_a_time_too_far_ahead_is_refused_and_a_past_one_is_now(
     past = await ordered(cast, contact_id, HELLO, sendAt="2026-01-01T00:00:00Z")
     await settle(process)
     assert await outcome(cast, past) == SENT
+
+
+# --- what becomes true while it waits -------------------------------------------------------------
+
+
+async def suppressed(cast: Cast, _process: Process, _contact_id: str) -> None:
+    await cast.adam.made("/suppressions", {"channel": "email", "address": "ada@example.com"})
+
+
+async def capped(cast: Cast, process: Process, contact_id: str) -> None:
+    await setting(cast, frequencyCap={"limit": 1, "window": "P7D"})
+    text = {"text": "News", "category": "marketing"}
+    another = await ordered(cast, contact_id, text, channel="sms")
+    await settle(process)
+    assert await outcome(cast, another) == SENT
+
+
+async def used_up(cast: Cast, process: Process, _contact_id: str) -> None:
+    await use_up(process, cast.ed.workspace_id, MESSAGES, left=0)
+
+
+async def unverified(cast: Cast, process: Process, _contact_id: str) -> None:
+    async with process.database.write() as db:
+        await workspaces.change_plan(db, id=cast.ed.workspace_id, plan="starter")
+        await db.execute("UPDATE users SET email_verified_at = NULL")
+
+
+@pytest.mark.parametrize("waits", ["scheduled", "quiet_hours"])
+@pytest.mark.parametrize(
+    ("meanwhile", "code"),
+    [
+        (suppressed, "suppressed_manual"),
+        (capped, "suppressed_capped"),
+        (used_up, "suppressed_quota"),
+        (unverified, "suppressed_unverified"),
+    ],
+)
+async def test_what_waits_is_judged_by_what_holds_when_it_leaves(
+    cast: Cast, process: Process, waits: str, meanwhile: Any, code: str
+) -> None:
+    is_scheduled = waits == "scheduled"
+    await setting(cast, quietHours=None if is_scheduled else NIGHT)
+    set_clock(process, EVENING)
+    contact_id = await ada(cast, phone="+14155550132")
+    at = {"sendAt": document.text(MORNING)} if is_scheduled else {}
+    news = await ordered(cast, contact_id, **at)
+    live = replace(process, settings=replace(process.settings, environment="production"))
+    await settle(live)
+    assert await outcome(cast, news) == ("QUEUED", waits)
+    await meanwhile(cast, process, contact_id)
+    set_clock(process, MORNING + SPREAD)
+    await settle(live)
+    assert await outcome(cast, news) == ("SUPPRESSED", code)
 
 
 # --- caps -----------------------------------------------------------------------------------------
