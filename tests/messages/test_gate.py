@@ -342,7 +342,7 @@ async def test_two_workers_at_once_do_not_both_send_the_last_one(
     contact_id = await ada(cast)
     news = [await ordered(cast, contact_id) for _ in range(4)]
     claimed = await process.claim("message", [], 10)
-    await asyncio.gather(*(delivery.deliver(process, job) for job in claimed))
+    await asyncio.gather(*(delivery.deliver(replace(process), job) for job in claimed))
     outcomes = [await outcome(cast, one) for one in news]
     assert sorted(outcomes, key=str) == [SENT, CAPPED, CAPPED, CAPPED]
 
