@@ -13,6 +13,7 @@ from app.audience import tracking
 from app.config.plans import PLANS
 from app.process import Process
 from tests.cast import Cast, settle
+from tests.servers import set_clock
 
 MATCH = {"email": "ada@example.com"}
 SEEN = {"match": MATCH, "name": "seen"}
@@ -94,9 +95,10 @@ async def test_an_event_with_an_id_is_recorded_once(cast: Cast, process: Process
     assert [one["event"] for one in batch["outcomes"]] == [again]
     assert await number_of(process, "contact_events") == await number_of(process, "runs") == 1
     assert await number_of(process, "audit_logs") == noted
-    async with process.database.write() as db:
-        await db.execute("UPDATE receipts SET expires_at = :now")
-    assert (await cast.ed.made("/events", event))["id"] != first["id"]
+    for minutes, is_repeat in ((-1, True), (1, False)):  # around the 24 hours
+        set_clock(process.database, (24 * 60 + minutes) * 60_000)
+        later = await cast.ed.made("/events", event)
+        assert (later["replayed"], later["id"] == first["id"]) == (is_repeat, is_repeat)
 
 
 async def test_two_who_send_the_same_id_at_once_record_one_event(
