@@ -470,7 +470,7 @@ def test_what_was_saved_is_no_draft_if_the_page_is_left_at_once(
     assert [step.get("tag") for step in service.read(url)["steps"]] == [None, "changed"]
 
 
-def test_a_trigger_is_chosen_and_says_its_segment_its_date_and_its_times(
+def test_a_trigger_is_chosen_and_says_who_goes_again_its_segment_its_date_and_its_times(
     page: Page, service: Service
 ) -> None:
     name = f"Tea {secrets.token_hex(4)}"
@@ -486,6 +486,15 @@ def test_a_trigger_is_chosen_and_says_its_segment_its_date_and_its_times(
         found: dict[str, Any] = service.read(url)["trigger"]
         return found
 
+    again = page.get_by_label("May a contact go through again?")
+    for policy in ("once", "not_while_running"):
+        again.select_option(policy)
+        assert stored()["reentry"] == policy
+    again.select_option("after")
+    page.get_by_label("After", exact=True).fill("P30D")
+    assert stored()["reentry"] == {"after": "P30D"}
+    again.select_option("yes")
+    assert stored().get("reentry") is None
     for each in ("segment_entered", "segment_left"):
         source.select_option(each)
         page.get_by_label("Segment", exact=True).select_option(label=name)
