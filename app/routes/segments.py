@@ -95,7 +95,8 @@ class FilterPreview(Shape):
 
 class Reach(Shape):
     """`reachable` contacts can be written to; of the others the first reason that holds counts.
-    `unsubscribed` are also those who sent STOP, or whom a member has suppressed."""
+    `unsubscribed` are also those who sent STOP, or whom a member has suppressed; in the counts of a
+    broadcast these are `suppressed`."""
 
     reachable: int
     no_address: int
