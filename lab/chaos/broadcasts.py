@@ -28,7 +28,7 @@ from tests.deployment import Deployment, MailServer, made, owner_of, until
 from tests.receivers import Received
 
 CONTACTS = 100_000
-KILL_EVERY = 1_500  # messages: by the clock a fast machine has sent all before the second kill
+KILL_EVERY = 1_000  # messages: by the clock a fast machine has sent all before the second kill
 WORKERS = 2
 DOMAINS = 53
 CHANGE_EVERY = 0.4  # seconds: the API takes 600 requests a minute
