@@ -4,7 +4,8 @@ python -m lab.chaos.broadcasts [contacts] [messages] [seed]: one web and two wor
 production, send a broadcast to an SMTP receiver with a ledger. Each time so many more messages were
 sent, a worker is killed with -9 and started again; meanwhile contacts opt out and are erased, and
 the broadcast is paused once. Ends with 1 when somebody got it twice or was missed, when the frozen
-audience is not the sum of every end, or when something left after an answered opt-out or pause.
+audience is not the sum of every end, or when something left after an answered opt-out, or two
+seconds after a pause was asked for.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ WORKERS = 2
 DOMAINS = 53
 CHANGE_EVERY = 0.4  # seconds: the API takes 600 requests a minute
 ERASED_SHARE = 0.2  # of the changes; the others are opt-outs
-QUIET_SECONDS = 2.0  # in which a pause has taken effect
+QUIET_SECONDS = 2.0  # from the moment that a pause is asked for until nothing arrives any more
 PATIENCE_SECONDS = 3_600.0
 REPORT_EVERY = 30.0  # seconds, how far it has come
 NEWS = {"subject": "Hello", "html": "<p>Hello {{contact.email}}</p>"}
@@ -48,16 +49,36 @@ class Found(killing.Found):
     ends: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     changes: int = 0
-    pause_answered_after: float = 0.0  # seconds
-    arrived_after_pause: int = 0  # messages, since that answer
+    pause: Pause | None = None
 
     def __str__(self) -> str:
         return (
             f"{self.changes} opted out or erased meanwhile\n"
-            f"paused: answered after {self.pause_answered_after:.1f} s,"
-            f" {self.arrived_after_pause} messages arrived since\n"
+            f"{self.pause or 'never paused'}\n"
             f"ends: {dict(self.ends)}\nreasons: {dict(self.reasons)}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Seconds since it was asked for: its answer, and what arrived after that."""
+
+    answered: float
+    arrived: Sequence[float]
+
+    def __str__(self) -> str:
+        last = f", the last after {max(self.arrived):.1f} s" if self.arrived else ""
+        return (
+            f"paused: answered after {self.answered:.1f} s,"
+            f" {len(self.arrived)} messages arrived since{last}"
+        )
+
+    def faults(self) -> list[str]:
+        took = max([self.answered, *self.arrived])
+        if took <= QUIET_SECONDS:
+            return []
+        late = sum(after > QUIET_SECONDS for after in self.arrived)
+        return [f"a pause took effect after {took:.1f} s, {late} messages arrived too late"]
 
 
 @dataclass(slots=True)
@@ -92,23 +113,18 @@ class Drill:
         self.found.changes += 1
 
     def pause_once(self) -> None:
-        asked_at = time.monotonic()
+        asked_at = time.time()
         made(self.client, f"{self.path}/pause", None)
-        answered = len(self.mail.received)
-        self.found.pause_answered_after = time.monotonic() - asked_at
-        time.sleep(QUIET_SECONDS)
-        before = len(self.mail.received)
-        self.found.arrived_after_pause = before - answered
-        time.sleep(QUIET_SECONDS)
-        more = len(self.mail.received) - before
-        if more:
-            self.found.faults.append(f"{more} messages left while it was paused")
+        answered = time.time() - asked_at
+        time.sleep(2 * QUIET_SECONDS)
+        arrived = [one.at - asked_at for one in self.mail.received]
         made(self.client, f"{self.path}/resume", None)
+        self.found.pause = Pause(answered, [after for after in arrived if after > answered])
+        self.found.faults += self.found.pause.faults()
 
     def run(self, kill_every: float) -> None:
         began = change_at = report_at = time.monotonic()
         kill_at = kill_every
-        is_paused = False
         while (shown := self.read())["state"] == "SENDING" or shown["state"] == "SCHEDULED":
             now = time.monotonic()
             assert now - began < PATIENCE_SECONDS, shown
@@ -123,14 +139,13 @@ class Drill:
             if now >= change_at:
                 self.change_one()
                 change_at = now + CHANGE_EVERY
-            if not is_paused and shown["progress"]["sent"] > len(self.contacts) / 4:
+            if self.found.pause is None and shown["progress"]["sent"] > len(self.contacts) / 4:
                 self.pause_once()
-                is_paused = True
             time.sleep(CHANGE_EVERY / 2)
         self.found.seconds = time.monotonic() - began
         if shown["state"] != "SENT":
             self.found.faults.append(f"it ended {shown['state']}: {shown['reason']}")
-        if not is_paused:
+        if self.found.pause is None:
             self.found.faults.append("it was over before it could be paused")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.chaos import broadcasts
-from lab.chaos.broadcasts import Evidence, Recipient
+from lab.chaos.broadcasts import Evidence, Pause, Recipient
 from tests.receivers import Received
 
 CONTACTS = 2_000
@@ -110,3 +110,21 @@ def test_only_who_was_erased_may_be_absent() -> None:
 def test_a_message_that_an_answer_named_may_arrive_after_it() -> None:
     named = replace(GOOD, named={"msg_1"})
     assert broadcasts.judge(named, CONTACTS_THERE, {"con_1": 8.0, "con_2": 5.0}) == []
+
+
+@pytest.mark.parametrize(
+    ("pause", "faults"),
+    [
+        (Pause(0.3, []), []),
+        (Pause(0.3, [0.4, 1.9]), []),
+        (Pause(2.5, []), ["a pause took effect after 2.5 s, 0 messages arrived too late"]),
+        (
+            Pause(0.3, [0.4, 2.1, 2.6]),
+            ["a pause took effect after 2.6 s, 2 messages arrived too late"],
+        ),
+    ],
+)
+def test_a_pause_has_taken_effect_two_seconds_after_it_was_asked_for(
+    pause: Pause, faults: list[str]
+) -> None:
+    assert pause.faults() == faults
