@@ -16,10 +16,12 @@ from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Self, TypeAlias
+from unittest import mock
 
 import httpx2
 
 from app.__main__ import main
+from app.broadcasts import freezing
 from app.database.db import Database
 from app.net.tls import system_trust
 from app.web.throttle import API
@@ -114,6 +116,12 @@ def tireless() -> int:
     return main()
 
 
+def in_chunks(contacts: int) -> int:
+    """`python -m app`, which freezes an audience so many contacts at a time."""
+    with mock.patch.object(freezing, "CHUNK", contacts):
+        return main()
+
+
 class Command:
     """`python -m app …` that comes to an end, in a fork."""
 
@@ -148,13 +156,14 @@ class Part:
         directory: Path,
         *,
         forked: bool = False,
+        program: Callable[[], int] = main,  # of a fork
         module: str = "app",
     ) -> None:
         self.output = directory / f"{command}-{time.monotonic_ns()}.log"
         environ = {"PATH": os.defpath, "PYTHONPATH": str(ROOT), **environ}
         self.process: Running
         if forked:
-            self.process = Forked([command], environ, directory, self.output)
+            self.process = Forked([command], environ, directory, self.output, program=program)
             return
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
@@ -207,10 +216,12 @@ class Deployment:
             **more,
         }
         self.parts: list[Part] = []
+        self.program: Callable[[], int] = main
 
     def start(self, command: str, **more: str) -> Part:
         preloads = "LD_PRELOAD" in more  # which only a new program heeds
-        part = Part(command, {**self.environ, **more}, self.directory, forked=not preloads)
+        environ = {**self.environ, **more}
+        part = Part(command, environ, self.directory, forked=not preloads, program=self.program)
         self.parts.append(part)
         return part
 

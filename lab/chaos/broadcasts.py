@@ -1,11 +1,12 @@
 """Workers killed during a broadcast whose consent changes: what is recorded against what arrived.
 
 python -m lab.chaos.broadcasts [contacts] [messages] [seed]: one web and two worker processes, in
-production, send a broadcast to an SMTP receiver with a ledger. Each time so many more messages were
-sent, a worker is killed with -9 and started again; meanwhile contacts opt out and are erased, and
-the broadcast is paused once. Ends with 1 when somebody got it twice or was missed, when the frozen
-audience is not the sum of every end, or when something left after an answered opt-out, or two
-seconds after a pause was asked for.
+production, send a broadcast to an SMTP receiver with a ledger. While its audience is being frozen
+both workers are killed with -9 at once and started again, a few times; then, each time so many more
+messages were sent, one of them is. Meanwhile contacts opt out and are erased, and the broadcast is
+paused once. Ends with 1 when somebody got it twice or was missed, when the frozen audience is not
+the sum of every end, when something left after an answered opt-out, or two seconds after a pause
+was asked for; or when no worker was killed amid the freezing.
 """
 
 from __future__ import annotations
@@ -17,20 +18,25 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import httpx2
 
+from app.broadcasts.audience import CHUNK
+from app.store.jobs import MAX_CLAIMS
 from lab.chaos import killing
 from lab.chaos.killing import Workers
-from tests.deployment import Deployment, MailServer, made, owner_of, until
+from tests.deployment import Deployment, MailServer, in_chunks, made, owner_of, until
 from tests.receivers import Received
 
 CONTACTS = 100_000
 KILL_EVERY = 1_000  # messages: by the clock a fast machine has sent all before the second kill
 WORKERS = 2
+CHUNKS = 100  # in which an audience is frozen, also a small one
+FREEZING_KILLS = 4  # of all workers, at the most
 DOMAINS = 53
 CHANGE_EVERY = 0.4  # seconds: the API takes 600 requests a minute
 ERASED_SHARE = 0.2  # of the changes; the others are opt-outs
@@ -49,14 +55,25 @@ class Found(killing.Found):
     ends: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     changes: int = 0
+    while_freezing: int = 0  # times that all workers were killed and left an audience half frozen
     pause: Pause | None = None
 
     def __str__(self) -> str:
         return (
-            f"{self.changes} opted out or erased meanwhile\n"
+            f"all of them {self.while_freezing} times while the audience was being frozen;"
+            f" {self.changes} opted out or erased meanwhile\n"
             f"{self.pause or 'never paused'}\n"
             f"ends: {dict(self.ends)}\nreasons: {dict(self.reasons)}"
         )
+
+    def untried(self) -> list[str]:
+        """The faults of the drill itself: what it was to try and has not."""
+        faults = []
+        if not self.while_freezing:
+            faults.append("no worker was killed while the audience was being frozen")
+        if self.pause is None:
+            faults.append("it was over before it could be paused")
+        return faults
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +106,7 @@ class Drill:
     mail: MailServer
     client: httpx2.Client
     chance: random.Random
+    url: str  # of the database
     path: str
     contacts: dict[str, str]  # id → address
     opted_out: dict[str, float] = field(default_factory=dict)  # id → when it was answered
@@ -122,9 +140,20 @@ class Drill:
         self.found.pause = Pause(answered, [after for after in arrived if after > answered])
         self.found.faults += self.found.pause.faults()
 
+    def may_kill(self) -> bool:
+        """Whether the broadcast outlives it: it pauses by itself once MAX_CLAIMS workers in a row
+        have died with it in hand. Somebody may claim it just now."""
+        return asyncio.run(_claims(self.url)) < MAX_CLAIMS - 1
+
+    def kill_while_freezing(self) -> None:
+        """Kill all workers, for one of them has the audience in hand."""
+        self.workers.kill_all()
+        self.found.kills += WORKERS
+        self.found.while_freezing += not self.read()["audience"]["isComplete"]
+
     def run(self, kill_every: float) -> None:
         began = change_at = report_at = time.monotonic()
-        kill_at = kill_every
+        kill_at, freezing_kill_at = kill_every, 1.0
         while (shown := self.read())["state"] == "SENDING" or shown["state"] == "SCHEDULED":
             now = time.monotonic()
             assert now - began < PATIENCE_SECONDS, shown
@@ -132,21 +161,25 @@ class Drill:
                 ends = {status: n for status, n in shown["progress"].items() if n}
                 print(f"{now - began:5.0f} s  {shown['state']}  {ends}", flush=True)
                 report_at = now + REPORT_EVERY
-            if shown["progress"]["sent"] >= kill_at:
+            audience, sent = shown["audience"], shown["progress"]["sent"]
+            frozen = audience["frozen"]["total"] if audience["frozen"] else 0
+            if not audience["isComplete"] and frozen >= freezing_kill_at and self.may_kill():
+                self.kill_while_freezing()
+                freezing_kill_at = frozen + len(self.contacts) / FREEZING_KILLS
+            elif sent >= kill_at and self.may_kill():
                 self.workers.kill_one()
                 self.found.kills += 1
-                kill_at = shown["progress"]["sent"] + kill_every
+                kill_at = sent + kill_every
             if now >= change_at:
                 self.change_one()
                 change_at = now + CHANGE_EVERY
-            if self.found.pause is None and shown["progress"]["sent"] > len(self.contacts) / 4:
+            if self.found.pause is None and sent > len(self.contacts) / 4:
                 self.pause_once()
             time.sleep(CHANGE_EVERY / 2)
         self.found.seconds = time.monotonic() - began
         if shown["state"] != "SENT":
             self.found.faults.append(f"it ended {shown['state']}: {shown['reason']}")
-        if self.found.pause is None:
-            self.found.faults.append("it was over before it could be paused")
+        self.found.faults += self.found.untried()
 
 
 # --- the oracle -----------------------------------------------------------------------------------
@@ -252,6 +285,7 @@ def drill(
         MailServer(directory) as mail,
         Deployment(directory, **urls, smtp_url=mail.url, **more) as deployment,
     ):
+        deployment.program = partial(in_chunks, min(CHUNK, max(1, contacts // CHUNKS)))
         deployment.web()
         chance = random.Random(seed)
         workers = Workers(deployment, chance, WORKERS)
@@ -268,10 +302,10 @@ def drill(
             template = {"name": "T", "channel": "email", "category": "marketing", "content": NEWS}
             id = made(client, "/templates", template)["id"]
             path = _scheduled(client, id)
-            known = asyncio.run(_contacts(urls["database_url"]))
-            under_way = Drill(workers, mail, client, chance, path, known)
-            under_way.run(kill_every)
             url = urls["database_url"]
+            known = asyncio.run(_contacts(url))
+            under_way = Drill(workers, mail, client, chance, url, path, known)
+            under_way.run(kill_every)
             until(
                 lambda: not asyncio.run(_unsettled(url)),
                 "every message has ended",
@@ -302,6 +336,16 @@ async def _contacts(url: str) -> dict[str, str]:
     rows = await connection.fetch("SELECT id, email FROM contacts")
     await connection.close()
     return {row["id"]: row["email"] for row in rows}
+
+
+async def _claims(url: str) -> int:
+    """How often the broadcast was claimed since a worker last gave it back."""
+    connection = await asyncpg.connect(url)
+    count: int = await connection.fetchval(
+        "SELECT COALESCE(max(claims), 0) FROM jobs WHERE kind = 'broadcast'"
+    )
+    await connection.close()
+    return count
 
 
 async def _unsettled(url: str) -> int:

@@ -45,7 +45,13 @@ class Workers:
         self.parts = [self.deployment.start("worker") for _ in range(self.number)]
 
     def kill_one(self) -> None:
-        number = self.chance.randrange(len(self.parts))
+        self._kill(self.chance.randrange(len(self.parts)))
+
+    def kill_all(self) -> None:
+        for number in range(len(self.parts)):
+            self._kill(number)
+
+    def _kill(self, number: int) -> None:
         self.parts[number].kill()
         self.parts[number] = self.deployment.start("worker")
 
