@@ -41,6 +41,10 @@ COMMON = (
     "the final dot cut after",
     "PostgreSQL stopped at once",
 ) * 2
+BROADCAST = (
+    *("-m", "pytest", "-q", "-n0", "tests/lab/chaos/test_broadcasts.py"),
+    *("-k", "killed_workers"),
+)
 CONTROL = "m0"
 
 
@@ -349,6 +353,35 @@ ANSWERED: dict[bytes, Accepted] = {}
         "        entry = entries[0]\n",
         found=r"from one address were taken",
         needs="none: a probe sends from one address under many names before anything strikes",
+    ),
+    "m15": Mutant(
+        "a chunk of an audience is frozen after the commit of its place, not in it",
+        "app.broadcasts.freezing:freeze",
+        "        added = await _freeze(process, db, broadcast, audience, window)\n",
+        """        fitting = segments.fitting(db, audience.readable, await db.now())
+        turns = await audiences.turns_in(db, audience, window)
+        added = await stored_audiences.count(
+            db, fitting, audience.gate, turns, window, workspace_id=broadcast.workspace_id
+        )
+
+        async def later() -> None:
+            async with process.database.write() as other:
+                await _freeze(process, other, broadcast, audience, window)
+
+        db.after_commit(lambda: __import__('asyncio').ensure_future(later()))
+""",
+        found=r"was missed|frozen \d+",
+        needs="a worker killed while the audience is being frozen: its chunk is left out",
+        by=BROADCAST,
+    ),
+    "m16": Mutant(
+        "opt-outs are not asked for when a broadcast's message goes",
+        "app.messages.composing:_compose",
+        "    if barred is not None:\n",
+        "    if barred is not None and row.broadcast_id is None:\n",
+        found=r"got it \S+ s after the answer",
+        needs="none: contacts opt out between the freezing and their message",
+        by=BROADCAST,
     ),
 }
 
