@@ -1,16 +1,18 @@
-"""Workers killed while dates and schedules come, and contacts enter and leave segments: each
-occasion starts one run, or is missed once.
+"""Workers killed while dates and schedules come, and contacts enter and leave segments, some of
+them again and again: each occasion starts one run, or is missed once.
 
 python -m lab.chaos.occasions [contacts] [seconds] [seed]: one web and three worker processes, in
 production. A date of every contact and a time of a schedule for all of them come at one moment, for
 two flows each, and at the same moment all leave a segment, whose job finds it out; the runs give
-each a tag, by which it enters another segment. From then on, every so many seconds, a worker is
+each a tag, by which it enters another segment; those of the date also give one in ten contacts a
+further tag and take it away, time and again. From then on, every so many seconds, a worker is
 killed with -9 and started again until all runs have ended. Two flows stay ACTIVE, and are given
 another `graceWindow` meanwhile; two are paused while their runs are being started, resumed, and
 given another date or rule; those of the segments stay as they are. Ends with 1 when an occasion
 started no run or two, or of a flow that was paused neither a run nor a record that it was missed;
-when a run neither came to its end nor was set aside because five of its workers were killed; or
-when a segment of those who have been there is not what a fresh look finds.
+when a contact entered or left a segment more often than that started runs, or less often; when a
+run neither came to its end nor was set aside because five of its workers were killed; or when a
+segment by a tag is not what a fresh look finds.
 """
 
 from __future__ import annotations
@@ -42,21 +44,30 @@ LEAD = timedelta(seconds=10)  # from the activation to the occasions
 CHANGE_EVERY = 0.5  # seconds, of the flows
 AFTERWARDS_SECONDS = 3.0  # in which somebody who is late would start a second run
 PATIENCE_SECONDS = 1_800.0
-VIP = {"path": "contact.tags", "op": "contains", "value": "vip"}
-BEEN = {"path": "contact.tags", "op": "contains", "value": "been"}
+TAGGED = {"path": "contact.tags", "op": "contains"}
 RENEWED = {"path": "contact.metadata.renewsAt", "op": "within_last"}
 ENDED = ("COMPLETED", "FAILED", "CANCELLED")
 # A run that was in the hands of five killed workers in a row is set aside, and says so.
 SET_ASIDE = ("FAILED", "poisoned")
 STEPS = [{"id": "been", "type": "add_tag", "tag": "been"}]
+RETURNING = 10  # one in so many contacts enters a segment again and again,
+ENTRIES = 3  # by these steps, with a while after each
+WHILE = {"type": "wait", "duration": "PT1S"}
+COMES, GOES = {"type": "add_tag", "tag": "here"}, {"type": "remove_tag", "tag": "here"}
+COMING_AND_GOING = [COMES, *[WHILE, GOES, WHILE, COMES] * (ENTRIES - 1)]
+MAY_RETURN = {
+    "type": "branch",
+    "cases": [{"when": {**TAGGED, "value": "returns"}, "steps": COMING_AND_GOING}],
+}
 KEPT = ("date", "schedule")  # flows that nobody pauses,
 MOVED = ("segment_entered", "segment_left")  # nor changes
+AGAIN = " again"  # the end of the names of those that start for these each time,
 PAUSED = "paused "  # and the others' names
 # How each flow is changed, one after another, once its runs are being started.
 AWAY = {"date": {"offset": "P300D"}, "schedule": {"rrule": "FREQ=YEARLY;BYMONTH=6;BYMONTHDAY=1"}}
 CHANGES: Mapping[str, Sequence[Mapping[str, Any]]] = {
     **{source: [{"trigger": {"graceWindow": "P2D"}}] for source in KEPT},
-    **dict.fromkeys(MOVED, ()),
+    **dict.fromkeys((*MOVED, *(source + AGAIN for source in MOVED)), ()),
     **{
         PAUSED + source: [{"state": "PAUSED"}, {"state": "ACTIVE"}, {"trigger": AWAY[source]}]
         for source in KEPT
@@ -86,12 +97,23 @@ STARTED = """
     FROM runs
     """
 MISSED = "SELECT definition_id, contact_id, reason FROM missed_occasions"
-# Members of the segment of those who have been there, and who has the tag; never the same in both.
+# Members of the segment of those who have a tag, and who has it; never the same in both.
 ASTRAY = """
     SELECT COALESCE(m.contact_id, t.contact_id) AS id
     FROM (SELECT contact_id FROM segment_members WHERE segment_id = $1 AND member) m
-    FULL JOIN (SELECT contact_id FROM contact_tags WHERE tag = 'been') t USING (contact_id)
+    FULL JOIN (SELECT contact_id FROM contact_tags WHERE tag = $2) t USING (contact_id)
     WHERE m.contact_id IS NULL OR t.contact_id IS NULL
+    """
+MEMBERS = "SELECT contact_id FROM segment_members WHERE segment_id = $1 AND member"
+# How often the steps of runs have moved each contact: each found the tag as the one before it left
+# it, for nothing else touches that.
+MOVES = """
+    SELECT r.contact_id,
+           count(*) FILTER (WHERE s.kind = 'add_tag') AS entries,
+           count(*) FILTER (WHERE s.kind = 'remove_tag') AS exits
+    FROM runs r JOIN run_steps s ON s.workspace_id = r.workspace_id AND s.run_id = r.id
+    WHERE s.kind IN ('add_tag', 'remove_tag') AND s.node_id <> 'been'
+    GROUP BY r.contact_id
     """
 
 
@@ -123,6 +145,22 @@ async def seen(url: str) -> Evidence:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """How often a contact has entered a segment and left it."""
+
+    contact_id: str
+    entries: int
+    exits: int
+
+
+async def moves_of(url: str) -> list[Moves]:
+    connection = await asyncpg.connect(url)
+    rows = await connection.fetch(MOVES)
+    await connection.close()
+    return [Moves(**dict(row)) for row in rows]
+
+
 async def column(url: str, sql: str, *values: str) -> list[str]:
     connection = await asyncpg.connect(url)
     rows = await connection.fetch(sql, *values)
@@ -138,17 +176,43 @@ def judge(evidence: Evidence, contacts: Collection[str], flows: Mapping[str, str
         f"{name} started {runs[id, contact]} runs for {contact}"
         + (f", and it missed {missed[id, contact]}" if missed[id, contact] else "")
         for id, name in flows.items()
+        if not name.endswith(AGAIN)
         for contact in contacts
         if runs[id, contact] + missed[id, contact] != 1
         or (missed[id, contact] and not name.startswith(PAUSED))
     ]
-    timed = [run for run in evidence.runs if flows[run.definition_id] not in MOVED]
+    timed = [run for run in evidence.runs if flows[run.definition_id].removeprefix(PAUSED) in KEPT]
     faults += [f"{at} was the occasion of {n}" for at, n in _others(timed).items()]
     faults += [
         f"{flows[run.definition_id]} is {run.status} for {run.contact_id}"
         for run in evidence.runs
         if run.status != "COMPLETED" and (run.status, run.reason) != SET_ASIDE
     ]
+    return faults
+
+
+def judge_moves(
+    runs: Sequence[StartedRun],
+    moves: Sequence[Moves],
+    members: Collection[str],
+    flows: Mapping[str, str],
+) -> list[str]:
+    """The faults of what started runs each time. `members` are who is in the segment by now."""
+    started = Counter((flows[run.definition_id], run.contact_id) for run in runs)
+    entered, left = (source + AGAIN for source in MOVED)
+    by_contact = {one.contact_id: one for one in moves}
+    again = {contact for name, contact in started if name.endswith(AGAIN)}
+    faults = []
+    for id in sorted(again | by_contact.keys() | set(members)):
+        one = by_contact.get(id, Moves(id, 0, 0))
+        ran, is_in = (started[entered, id], started[left, id]), id in members
+        if ran != (one.entries, one.exits) or ran[0] - ran[1] != is_in:
+            faults.append(
+                f"{id} entered {one.entries} times and left {one.exits} times, is"
+                f" {'in' if is_in else 'out'}, and these started {ran[0]} and {ran[1]} runs"
+            )
+    if not any(one.entries > 1 for one in moves):
+        faults.append("nobody has entered a segment again")
     return faults
 
 
@@ -166,12 +230,17 @@ class Found(killing.Found):
     runs: int = 0
     missed: int = 0
     under_way: int = 0  # kills while some occasions had started their run, and others not
+    returning: int = 0  # kills while some had entered a segment again, and others had still to
+    entries: int = 0  # of those who come and go
+    exits: int = 0
     set_aside: int = 0
 
     def __str__(self) -> str:
         return (
-            f"{self.under_way} while runs were being started; {self.runs:,} runs,"
-            f" {self.missed:,} occasions missed by pauses; {self.set_aside} runs set aside"
+            f"{self.under_way} while runs were being started, {self.returning} while contacts came"
+            f" and went; {self.runs:,} runs, {self.entries:,} and {self.exits:,} of them by"
+            f" entries and exits of these, {self.missed:,} occasions missed by pauses;"
+            f" {self.set_aside} runs set aside"
         )
 
 
@@ -183,7 +252,8 @@ class Drill:
     client: httpx2.Client
     url: str
     flows: Mapping[str, str]
-    expected: int
+    expected: int  # runs that start once, or are missed
+    moves: int  # runs of those that start each time, if no run is set aside
     found: Found = field(default_factory=Found)
     done: Counter[str] = field(default_factory=Counter)  # changes, by flow
 
@@ -193,7 +263,8 @@ class Drill:
         before = None
         while True:
             evidence = asyncio.run(seen(self.url))
-            so_far = len(evidence.runs) + len(evidence.missed)
+            moves = sum(self.flows[run.definition_id].endswith(AGAIN) for run in evidence.runs)
+            so_far = len(evidence.runs) - moves + len(evidence.missed)
             has_come = so_far >= self.expected and evidence.has_ended
             if has_come and self.done.total() == sum(map(len, CHANGES.values())):
                 break
@@ -209,6 +280,7 @@ class Drill:
                 self.workers.kill_one()
                 self.found.kills += 1
                 self.found.under_way += 0 < so_far < self.expected
+                self.found.returning += 0 < moves < self.moves
                 kill_at, before = now + kill_every, (so_far, ended)
             time.sleep(0.05)
         self.found.seconds = time.monotonic() - began
@@ -245,40 +317,59 @@ def drill(
         with owner_of(deployment, "Acme") as client:
             since = datetime.now(UTC).replace(microsecond=0)
             people = _people(client, contacts, since)
-            segment_id = _filled(client, VIP, contacts)
-            been = _filled(client, BEEN, 0)
+            segment_id = _filled(client, {**TAGGED, "value": "vip"}, contacts)
+            by_tag = {tag: _filled(client, {**TAGGED, "value": tag}, 0) for tag in ("been", "here")}
             when = (datetime.now(UTC) + LEAD).replace(microsecond=0)
             ahead = f"PT{int((when - since).total_seconds())}S"
             recent = _filled(client, {**RENEWED, "value": ahead}, contacts)
-            segments = {"schedule": segment_id, "segment_entered": been, "segment_left": recent}
+            segments = {
+                "schedule": segment_id,
+                "segment_entered": by_tag["been"],
+                "segment_left": recent,
+                **{source + AGAIN: by_tag["here"] for source in MOVED},
+            }
             flows = _activated(client, segments, ahead, when)
             left = (when - datetime.now(UTC)).total_seconds()
             assert left > 0, f"all was ready {-left:.1f} s too late"
             time.sleep(left)
-            url, expected = urls["database_url"], len(flows) * contacts
-            under_way = Drill(workers, client, url, flows, expected)
+            url, expected = urls["database_url"], (len(flows) - len(MOVED)) * contacts
+            moves = -(-contacts // RETURNING) * (2 * ENTRIES - 1)
+            under_way = Drill(workers, client, url, flows, expected, moves)
             under_way.run(kill_every)
             time.sleep(AFTERWARDS_SECONDS)
-            return _judged(under_way.found, url, people, flows, been)
+            return _judged(under_way.found, url, people, flows, by_tag)
 
 
 def _judged(
-    found: Found, url: str, people: Collection[str], flows: Mapping[str, str], been: str
+    found: Found,
+    url: str,
+    people: Collection[str],
+    flows: Mapping[str, str],
+    by_tag: Mapping[str, str],
 ) -> Found:
+    """`by_tag` are the segments of those who have a tag."""
     evidence = asyncio.run(seen(url))
     found.runs, found.missed = len(evidence.runs), len(evidence.missed)
     found.set_aside = sum((run.status, run.reason) == SET_ASIDE for run in evidence.runs)
     found.faults += [f"{name} was given up" for name in asyncio.run(column(url, GIVEN_UP))]
     found.faults += judge(evidence, people, flows)
     found.faults += [
-        f"{id} is wrongly in or out of the segment" for id in asyncio.run(column(url, ASTRAY, been))
+        f"{id} is wrongly in or out of the segment"
+        for tag, segment_id in by_tag.items()
+        for id in asyncio.run(column(url, ASTRAY, segment_id, tag))
     ]
+    moves, members = asyncio.run(moves_of(url)), asyncio.run(column(url, MEMBERS, by_tag["here"]))
+    found.entries, found.exits = sum(one.entries for one in moves), sum(one.exits for one in moves)
+    found.faults += judge_moves(evidence.runs, moves, members, flows)
     return found
 
 
 def _people(client: httpx2.Client, contacts: int, since: datetime) -> list[str]:
     """The ids of contacts with a date of that time."""
-    lines = "".join(f"p{n}@x.test,vip,{since.isoformat()}\n" for n in range(contacts))
+    tags = ("vip;returns", *["vip"] * (RETURNING - 1))
+    lines = "".join(
+        f"p{n}@x.test,{tags[n % RETURNING]},{since.isoformat()}\n" for n in range(contacts)
+    )
     imported = client.post(
         "/contacts/import",
         content=f"email,tags,metadata.renewsAt\n{lines}",
@@ -312,10 +403,12 @@ def _activated(
     }
     flows = {}
     for name in CHANGES:
-        source = name.removeprefix(PAUSED)
-        named = {"segmentId": segments[source]} if source in segments else {}
+        source = name.removeprefix(PAUSED).removesuffix(AGAIN)
+        segment_id = segments.get(name, segments.get(source))
+        named = {"segmentId": segment_id} if segment_id else {}
         trigger = {"source": source, **given.get(source, {}), **named}
-        body = {"name": name, "state": "ACTIVE", "trigger": trigger, "steps": STEPS}
+        steps = [*STEPS, MAY_RETURN] if name == "date" else STEPS
+        body = {"name": name, "state": "ACTIVE", "trigger": trigger, "steps": steps}
         flows[str(made(client, "/workflows", body)["id"])] = name
     return flows
 
