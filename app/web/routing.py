@@ -10,7 +10,7 @@ or a pooled connection.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
@@ -21,7 +21,7 @@ from starlette.routing import Route, Router, compile_path
 from starlette.types import Lifespan, Receive, Scope, Send
 
 from app.database.db import Handle
-from app.errors import Duplicate, Problem
+from app.errors import Duplicate, Problem, Unavailable
 from app.machine import spelling
 from app.process import Process
 from app.web import auth, body, conditions, idempotency, reply
@@ -227,10 +227,13 @@ class _Path:
                     return answer
             try:
                 response = await self._handle(endpoint, call)
-            except Problem:
+            except Problem as refusal:
                 answer = None
-                if asked is not None and endpoint.concludes and not call.has_concluded:
-                    answer = await asked.earlier(database)  # the effect of a copy may be why
+                may_be_copy = endpoint.concludes and not call.has_concluded
+                if asked is not None and may_be_copy and not isinstance(refusal, Unavailable):
+                    # The effect of a copy may be why. Without this look the refusal holds as well.
+                    with suppress(Unavailable):
+                        answer = await asked.earlier(database)
                 if answer is None:
                     raise
                 return answer

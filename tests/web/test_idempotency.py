@@ -18,12 +18,13 @@ from app.database.db import Database, Handle
 from app.database.engine import Link
 from app.database.postgres import PostgresConnection
 from app.database.sqlite import SQLiteConnection
-from app.errors import Problem
+from app.errors import Problem, Unavailable
 from app.main import open_process
 from app.process import Process
 from app.routes import ROUTES, SANDBOX_ROUTES
 from app.web import reply
 from app.web.edge import Edge
+from app.web.idempotency import Asked
 from app.web.paging import Pages
 from app.web.routing import MEMBER, PUBLIC, Call, get, mount, post, router
 from app.web.throttle import Throttle
@@ -135,6 +136,30 @@ async def test_a_copy_that_is_refused_for_what_the_first_has_done_gets_its_answe
         ed = replace(cast.ed, client=client)
         copy = await asked(ed, url="/things")
     assert (copy.status_code, copy.headers[REPLAYED], len(began)) == (200, "true", 2)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "looks"),
+    [(Problem("conflict", "It is sent."), 2), (Unavailable("The provider is out of reach."), 1)],
+)
+async def test_a_look_for_an_answer_that_fails_leaves_the_refusal_as_it_is(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch, refusal: Problem, looks: int
+) -> None:
+    """What was unavailable once is not waited for twice."""
+    looked = list[Database]()
+
+    async def earlier(_: object, database: Database) -> None:
+        looked.append(database)
+        if len(looked) == 2:
+            raise Unavailable("The database is out of reach.")
+
+    async def refusing(_: Call) -> Response:
+        raise refusal
+
+    monkeypatch.setattr(Asked, "earlier", earlier)
+    async with application(process, refusing, tx=None, concludes=True) as client:
+        answer = await asked(replace(cast.ed, client=client), url="/things")
+    assert (answer.json()["detail"], len(looked)) == (refusal.detail, looks)
 
 
 async def test_without_a_key_every_request_has_its_effect(cast: Cast) -> None:
