@@ -144,11 +144,11 @@ async def naming(
 
 
 async def filtering_by(db: Handle, workspace_id: str, *, segment_id: str) -> list[str]:
-    """The ids of the broadcasts whose own filter names the segment, and whose audience is not
+    """The names of the broadcasts whose own filter names the segment, and whose audience is not
     frozen yet."""
     rows = await broadcasts.unfinished(db, workspace_id=workspace_id, ids=[segment_id])
     return [
-        one.id for one in rows if not one.is_frozen and segment_id in (one.mentions or "").split()
+        one.name for one in rows if not one.is_frozen and segment_id in (one.mentions or "").split()
     ]
 
 

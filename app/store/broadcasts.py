@@ -229,6 +229,7 @@ class Naming:
     """A broadcast by what it names."""
 
     id: str
+    name: str
     state: State
     is_frozen: bool
     template_id: str

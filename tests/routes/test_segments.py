@@ -567,7 +567,7 @@ async def test_one_that_the_filter_of_a_broadcast_names_cannot_be_frozen(
     assert response.status_code == 422
     [error] = response.json()["errors"]
     assert error["pointer"] == "/kind"
-    assert error["message"].startswith(f"{summer} names this segment")
+    assert error["message"].startswith("Summer names this segment")
     assert (await cast.ed.patch(f"/segments/{id}", {"name": "Golden"})).status_code == 200
     async with process.database.write() as db:
         whose = {"workspace_id": cast.ed.workspace_id, "id": summer}
