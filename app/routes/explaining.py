@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from pydantic import Field
@@ -22,7 +22,7 @@ from app.routes.ids import (
 from app.runs import explaining, explaining_broadcasts
 from app.runs.explaining import Question
 from app.runs.explanations import MEANINGS, EvidenceType, Explained, Explanation
-from app.store import broadcasts, contacts, definitions, workspaces
+from app.store import broadcasts, contacts, definitions
 from app.web import reply
 from app.web.body import After, Query, Shape
 from app.web.routing import Call, get
@@ -80,14 +80,8 @@ async def show(call: Call) -> Response:
         )
         if broadcast is None:
             raise Problem("not_found", "There is no such broadcast.")
-        workspace = await workspaces.by_id(call.db, id=workspace_id)
-        days = workspace and workspace.retention_days
         found = await explaining_broadcasts.explain(
-            call.db,
-            broadcast,
-            contact_id=contact_id,
-            created_at=contact.created_at,
-            kept=timedelta(days=days or call.process.settings.retention_days),
+            call.db, broadcast, contact_id=contact_id, created_at=contact.created_at
         )
         found = [one for one in found if query.since is None or one.at > query.since]
         return reply.ok({"contactId": contact_id, "data": [_shown(one) for one in found]})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from app.broadcasts import control
 from app.database.db import Handle
@@ -40,9 +40,9 @@ WAITING: Mapping[str, str] = {
 
 
 async def explain(
-    db: Handle, broadcast: Broadcast, *, contact_id: str, created_at: datetime, kept: timedelta
+    db: Handle, broadcast: Broadcast, *, contact_id: str, created_at: datetime
 ) -> list[Explained]:
-    """All that is known: one thing. Recipients are `kept` for so long from the end."""
+    """All that is known: one thing."""
     recipient = await broadcast_recipients.by_contact(
         db,
         workspace_id=broadcast.workspace_id,
@@ -50,7 +50,7 @@ async def explain(
         contact_id=contact_id,
     )
     if recipient is None:
-        return [_absent(broadcast, contact_id, created_at, kept_since=await db.now() - kept)]
+        return [await _absent(db, broadcast, contact_id, created_at)]
     if recipient.message_id is not None:
         sent = await explaining.message(
             db, workspace_id=broadcast.workspace_id, id=recipient.message_id
@@ -60,8 +60,8 @@ async def explain(
     return [_without_message(broadcast, recipient)]
 
 
-def _absent(
-    broadcast: Broadcast, contact_id: str, created_at: datetime, *, kept_since: datetime
+async def _absent(
+    db: Handle, broadcast: Broadcast, contact_id: str, created_at: datetime
 ) -> Explained:
     detail: str | None = None
     if broadcast.frozen_at is None:
@@ -72,7 +72,13 @@ def _absent(
         return Explained(broadcast.updated_at, Explanation.NOT_FROZEN, broadcast.id)
     if created_at > broadcast.frozen_at:
         detail = "The contact was created after the broadcast's audience was fixed."
-    elif broadcast.finished_at is not None and broadcast.finished_at < kept_since:
+    elif broadcast.finished_at is not None and await broadcast_recipients.may_be_pruned(
+        db,
+        workspace_id=broadcast.workspace_id,
+        broadcast_id=broadcast.id,
+        contact_id=contact_id,
+        frozen=sum(broadcast.frozen.values()),
+    ):
         return Explained(broadcast.finished_at, Explanation.RECIPIENT_PRUNED, broadcast.id)
     return Explained(broadcast.frozen_at, Explanation.NOT_IN_AUDIENCE, broadcast.id, detail)
 

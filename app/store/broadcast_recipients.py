@@ -12,6 +12,7 @@ from typing import Any
 from app.database.db import Handle
 from app.database.sql import columns
 from app.store import keyset
+from app.store.row_keys import BroadcastKey
 from app.store.segments import ADDRESSES
 
 STATUSES = (
@@ -402,6 +403,24 @@ async def by_contact(
         broadcast_id=broadcast_id,
         contact_id=contact_id,
     )
+
+
+async def may_be_pruned(
+    db: Handle, *, workspace_id: str, broadcast_id: str, contact_id: str, frozen: int
+) -> bool:
+    """Whether a contact that is none of them may have been one: of the `frozen` recipients some
+    were deleted, and retention deletes in the order of the contacts. So all are counted only for a
+    contact before all that are left."""
+    which: BroadcastKey = {"workspace_id": workspace_id, "broadcast_id": broadcast_id}
+    left = """
+        SELECT contact_id FROM broadcast_recipients
+        WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
+    """
+    if await db.count(
+        f"{left} AND contact_id < :contact_id", most=1, **which, contact_id=contact_id
+    ):
+        return False
+    return await db.count(left, most=frozen, **which) < frozen
 
 
 async def page(

@@ -144,8 +144,8 @@ async def _delete_runs(db: Handle, workspace_id: str, moment: datetime, limit: i
 
 
 async def _delete_recipients(db: Handle, workspace_id: str, moment: datetime, limit: int) -> int:
-    """Delete recipients of the oldest broadcast that ended before the moment; it goes when none is
-    left."""
+    """Delete recipients of the oldest broadcast that ended before the moment, in the order of their
+    contacts, on which an explanation relies; the broadcast goes when none is left."""
     broadcast_id = await db.fetch_value(
         """
         SELECT b.id FROM broadcasts b

@@ -784,8 +784,7 @@ async def longer_ago(scene: Scene) -> str:
     id = await scene.broadcast()
     async with scene.process.database.write() as db:
         await db.execute("DELETE FROM broadcast_recipients")
-        ended = await db.now() - timedelta(days=scene.process.settings.retention_days, hours=1)
-        await db.execute("UPDATE broadcasts SET finished_at = :ended", ended=ended)
+        await db.execute("UPDATE broadcasts SET finished_at = updated_at")
     return id
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
 from typing import Any, TypeAlias
 
 import pytest
@@ -88,6 +89,28 @@ async def test_what_a_broadcast_did_before_since_is_left_out(scene: Scene) -> No
     url = f"/contacts/{scene.ada['id']}/explain?broadcastId={id}"
     assert (await scene.cast.vic.read(f"{url}&since={scene.ada['createdAt']}"))["data"] == [entry]
     assert (await scene.cast.vic.read(f"{url}&since={entry['at']}"))["data"] == []
+
+
+async def test_whether_somebody_was_a_recipient_is_known_as_long_as_that_would_be_kept(
+    scene: Scene,
+) -> None:
+    """Whatever the retention is by now: recipients are deleted in the order of their contacts."""
+    ed, vic = scene.cast.ed, scene.cast.vic
+    ids = [scene.ada["id"]]
+    for name, tags in (("first", ["vip"]), ("none", []), ("last", ["vip"])):
+        ids.append((await ed.made("/contacts", {"email": f"{name}@x.test", "tags": tags}))["id"])
+    id = await scene.broadcast()
+    _, first, none, _ = ids
+    url = f"/contacts/{none}/explain?broadcastId={id}"
+    async with scene.process.database.write() as db:
+        long_ago = await db.now() - timedelta(days=1_000)
+        await db.execute("UPDATE broadcasts SET finished_at = :long_ago", long_ago=long_ago)
+    assert [one["code"] for one in (await vic.read(url))["data"]] == ["not_in_audience"]
+    delete = "DELETE FROM broadcast_recipients WHERE contact_id = :id"
+    for deleted, code in ((ids[0], "not_in_audience"), (first, "recipient_pruned")):
+        async with scene.process.database.write() as db:
+            await db.execute(delete, id=deleted)
+        assert [one["code"] for one in (await vic.read(url))["data"]] == [code]
 
 
 async def test_who_was_created_after_the_freezing_is_told_so(scene: Scene) -> None:
