@@ -115,10 +115,8 @@ async def _opt_out(
     process, channel = call.process, form.get("unsubscribe", "")
     async with process.database.write() as db:
         if channel == EVERYTHING:
-            found = [one.channel for one in await preferences.choices(process, db, link)]
-            # And the link's, though the contact may no longer have the address that it went to.
-            channels = sorted({link.channel, *found})
-            outs = [await preferences.opt_out(process, db, link, one) for one in channels]
+            # Also those on which the contact has no address, or not the link's: it may get one.
+            outs = [await preferences.opt_out(process, db, link, one) for one in CHANNELS]
             return [one for out in outs for one in out]
         if channel not in CHANNELS:
             choice = _named(form.get("leave", ""), await _topics(call, db, link))

@@ -168,6 +168,24 @@ async def test_who_opts_out_while_their_contact_has_no_address_stays_out_with_th
     assert await mails(cast, process, tmp_path / "later", wanted) == []
 
 
+async def test_everything_is_also_the_channels_on_which_the_contact_has_no_address_yet(
+    cast: Cast, process: Process, tmp_path: Path, client: httpx2.AsyncClient
+) -> None:
+    contact = await cast.ed.made("/contacts", {"email": "ada@example.com"})
+    wanted = {"contactId": contact["id"], "content": MARKETING}
+    [mail] = await mails(cast, process, tmp_path / "ledger", wanted)
+    path = f"/contacts/{contact['id']}"
+    for _ in range(2):
+        left = await client.post(token_in(mail), data={"unsubscribe": "all"})
+        assert left.status_code == 200
+    activity = (await cast.vic.read(f"{path}/activity"))["data"]
+    recorded = [one["consent"]["channel"] for one in activity if one["type"] == "consent"]
+    assert sorted(recorded) == ["email", "sms", "whatsapp"]
+    assert (await cast.ed.patch(path, json={"phone": "+4915112345678"})).status_code == 200
+    held = (await cast.vic.read(path))["subscriptions"]
+    assert held == dict.fromkeys(recorded, "unsubscribed")
+
+
 async def test_a_link_outlives_the_contact(
     cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
 ) -> None:
