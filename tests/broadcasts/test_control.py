@@ -22,7 +22,7 @@ from app.providers import inbox
 from app.store import jobs, usage
 from app.store.jobs import Job
 from tests.broadcasts.test_sending import recipients, sent_to, worked
-from tests.cast import NEXT_MONTH, Cast, settle
+from tests.cast import NEXT_MONTH, Cast, lock_waiters, settle
 from tests.driving import set_clock
 from tests.messages.test_delivery import accepts, with_provider
 from tests.outbound.test_events import listening
@@ -104,8 +104,10 @@ async def test_a_message_that_is_locked_at_the_moment_of_a_resume_is_sent_all_th
     path = await begun(cast, process)
     await stepped(process, 3)
     await cast.adam.made(f"{path}/pause", None)
-    await settle(process)  # they are parked
+    await settle(process)
     await maintenance.resume_parked(process)
+    async with process.database.read() as db:
+        assert await db.fetch_value("SELECT count(*) FROM messages WHERE parked") == 3
     async with process.database.write() as db:
         await db.fetch_value("SELECT id FROM messages ORDER BY id LIMIT 1 FOR UPDATE")
         await cast.adam.made(f"{path}/resume", None)
@@ -197,7 +199,7 @@ async def test_what_is_unknown_stays_so_when_it_is_sent_again_at_the_moment_of_a
     async with process.database.write() as db:  # a cancel that is about to be committed
         await db.execute("UPDATE broadcasts SET state = 'CANCELLED'")
         resending = asyncio.create_task(cast.ed.post(f"/messages/{sent['id']}/resend"))
-        await asyncio.wait([resending], timeout=0.3)
+        await lock_waiters(process, 1)
     assert (await resending).status_code == 409
     assert (await cast.ed.read(f"/messages/{sent['id']}"))["status"] == "UNKNOWN"
 
