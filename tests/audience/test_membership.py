@@ -1160,20 +1160,20 @@ async def test_a_chunk_makes_as_many_statements_whatever_its_size(
 
 @pytest.mark.parametrize("made", CROWDS)
 @pytest.mark.parametrize(
-    ("quick", "sizes"), [(60, [8, 64, 512]), (0, [8, 4, 2, 1, 1])], ids=["quick", "slow"]
+    ("aim", "sizes"), [(60, [8, 64, 512]), (0, [8, 4, 2, 1, 1])], ids=["quick", "slow"]
 )
 async def test_a_claim_begins_with_few_contacts_and_takes_more_while_that_is_quick(
     process: Process,
     acme: str,
     monkeypatch: pytest.MonkeyPatch,
-    quick: float,
+    aim: float,
     sizes: list[int],
     made: Callable[[World, int], Awaitable[None]],
 ) -> None:
     """A thousand who have done much would take longer than a statement may."""
     here = await world(process, acme, 1)
     await made(here, 30)
-    monkeypatch.setattr(chunks, "AIM_SECONDS", quick)
+    monkeypatch.setattr(chunks, "AIM_SECONDS", aim)
     asked: list[int] = []
     for module, name in ((segment_fills, "lock_stretch"), (segment_members, "touched")):
         monkeypatch.setattr(module, name, noted(getattr(module, name), asked))

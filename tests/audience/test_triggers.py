@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.audience import membership, reactions, schedules, segment_jobs
+from app.audience import chunks, membership, reactions, schedules, segment_jobs
 from app.database.db import Handle
 from app.definitions import watching
 from app.machine import document, occasions
@@ -291,7 +291,7 @@ async def test_a_date_that_comes_for_many_starts_their_runs_together(
 ) -> None:
     flow_id = await flow(cast, source="date", field="metadata.renewsAt")
     at = await in_days(process, 1)
-    ids = [await person(cast, f"p{n}", metadata={"renewsAt": at}) for n in range(7)]
+    ids = [await person(cast, f"p{n}", metadata={"renewsAt": at}) for n in range(chunks.FIRST - 1)]
     await settle(process)
     set_clock(process.database, 25 * HOUR)
     statements, insert = list[int](), new_runs.insert_many
