@@ -22,6 +22,7 @@ import httpx2
 
 from app.__main__ import main
 from app.broadcasts import freezing
+from app.database import db as database_module
 from app.database.db import Database
 from app.net.tls import system_trust
 from app.web.throttle import API
@@ -117,8 +118,14 @@ def tireless() -> int:
 
 
 def in_chunks(contacts: int) -> int:
-    """`python -m app`, which freezes an audience so many contacts at a time."""
+    """`python -m app`, which freezes an audience at most so many contacts at a time."""
     with mock.patch.object(freezing, "CHUNK", contacts):
+        return main()
+
+
+def impatient() -> int:
+    """`python -m app`, which tries a section of the schema once."""
+    with mock.patch.object(database_module, "TRIES", 1):
         return main()
 
 
@@ -126,13 +133,17 @@ class Command:
     """`python -m app …` that comes to an end, in a fork."""
 
     def __init__(
-        self, *words: str, environ: Mapping[str, str], directory: Path | None = None
+        self,
+        *words: str,
+        environ: Mapping[str, str],
+        directory: Path | None = None,
+        program: Callable[[], int] = main,
     ) -> None:
         self._kept = tempfile.TemporaryDirectory(prefix="command-")
         self._files = [Path(self._kept.name) / name for name in ("output", "errors")]
         environ = {"PATH": os.defpath, "COLUMNS": "100", **environ}
         output, errors = self._files
-        self._process = Forked(words, environ, directory or ROOT, output, errors)
+        self._process = Forked(words, environ, directory or ROOT, output, errors, program)
 
     def ended(self) -> tuple[int, str, str]:
         """Exit code, standard output, standard error."""

@@ -34,7 +34,15 @@ from app.process import SCHEMA
 from app.runtime.sharing import KEPT_SECONDS
 from app.store import sign_in_domains, user_identities, users, workspaces
 from tests import cast, servers
-from tests.deployment import PATIENCE_SECONDS, Command, Deployment, Part, answers, until
+from tests.deployment import (
+    PATIENCE_SECONDS,
+    Command,
+    Deployment,
+    Part,
+    answers,
+    impatient,
+    until,
+)
 from tests.present import present
 from tests.proxy import Proxy, proxy_before
 from tests.servers import PostgresServer
@@ -243,7 +251,8 @@ async def test_a_migration_that_meets_a_lock_says_so_and_what_to_do(
     nowhere: dict[str, str],
 ) -> None:
     async with begun(nowhere, "CREATE TABLE workspaces (id TEXT)"):
-        code, _, errors = await asyncio.to_thread(Command("migrate", environ=nowhere).ended)
+        hindered = Command("migrate", environ=nowhere, program=impatient)
+        code, _, errors = await asyncio.to_thread(hindered.ended)
     assert (code, "Traceback" in errors) == (1, False)
     sentence = r"^tidings: The schema was not brought up to date: .*lock.*\. Run migrate again: "
     assert re.search(sentence, errors, re.M), errors
