@@ -66,7 +66,8 @@ class Measured:
     a_second: float  # until all are judged
     answered: float  # a second
     moved: float  # a second, until no run is due
-    cpu_us: Sequence[float]  # of an event: web, worker, server
+    cpu_us: Sequence[float]  # of an event, until all are judged: web, worker, server
+    moved_cpu_us: Sequence[float]  # likewise, until no run is due
     runs: Sequence[float]  # of another workspace, seconds
 
 
@@ -140,6 +141,7 @@ def _round(
                 every=0.05,
             )
             took = time.perf_counter() - began
+            cpu = _of_each(pids, before, events)
             until(
                 lambda: not asyncio.run(_value(url, DUE, workspace_id)),
                 "all runs have ended or wait",
@@ -148,12 +150,19 @@ def _round(
                 every=0.05,
             )
             moved = time.perf_counter() - began
+            moved_cpu = _of_each(pids, before, events)
         finally:
             is_over.set()
-        cpu = [
-            (spent(some) - was) * 1_000_000 / events for some, was in zip(pids, before, strict=True)
-        ]
-        return Measured(events / took, events / answered, events / moved, cpu, runs.result())
+        rates = (events / took, events / answered, events / moved)
+        return Measured(*rates, cpu, moved_cpu, runs.result())
+
+
+def _of_each(
+    pids: Sequence[Sequence[int]], before: Sequence[float], events: int
+) -> Sequence[float]:
+    """The CPU since then, in microseconds of an event."""
+    pairs = zip(pids, before, strict=True)
+    return [(spent(some) - was) * 1_000_000 / events for some, was in pairs]
 
 
 def _require_counted(client: httpx2.Client, url: str) -> None:
@@ -219,19 +228,26 @@ def main(rounds: int = ROUNDS, batches: int = BATCHES) -> None:
         f" {CONNECTIONS} connections"
     )
     for name, each in found.items():
-        web, worker, server = (median(one.cpu_us[n] for one in each) for n in range(3))
+        cpu = _in_words([one.cpu_us for one in each])
+        moved_cpu = _in_words([one.moved_cpu_us for one in each])
         runs = sorted(run for one in each for run in one.runs)
         print(
             f"{WORDS[name]}: {median(one.a_second for one in each):,.0f} a second until all are"
             f" judged (at least {WANTED[name]:,}), {median(one.answered for one in each):,.0f}"
             f" answered, {median(one.moved for one in each):,.0f} until all their runs had moved;"
-            f" CPU of an event in µs: web {web:.0f}, worker {worker:.0f}, server {server:.0f}\n"
+            f" CPU of an event in µs until all are judged: {cpu}; until these had moved:"
+            f" {moved_cpu}\n"
             f"  meanwhile {in_words(runs)}",
             flush=True,
         )
     pairs = zip(found["visited"], found["ordered"], strict=True)
     ratios = [named.a_second / unnamed.a_second for unnamed, named in pairs]
     print(f"the ratio of the rates within a round, by segments: {median(ratios):.2f}")
+
+
+def _in_words(cpu: Sequence[Sequence[float]]) -> str:
+    parts = ("web", "worker", "server")
+    return ", ".join(f"{part} {median(one[n] for one in cpu):.0f}" for n, part in enumerate(parts))
 
 
 if __name__ == "__main__":
