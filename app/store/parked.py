@@ -36,7 +36,7 @@ async def park(db: Handle, *, workspace_id: str, id: str, reason_code: str) -> N
 async def wake(db: Handle, *, workspace_id: str, limit: int) -> int:
     """Up to `limit` that waited for their workspace are due, and those that a resumed broadcast has
     left waiting; how many. The oldest first."""
-    return await _wake(db, FREE, workspace_id=workspace_id, limit=limit)
+    return await _wake(db, FREE_OF_ONE, workspace_id=workspace_id, limit=limit)
 
 
 async def wake_of_broadcast(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int) -> int:
@@ -59,6 +59,8 @@ async def wake_of_broadcast(db: Handle, *, workspace_id: str, broadcast_id: str,
 FREE = """(COALESCE(m.reason_code, '') <> 'broadcast_paused'
            OR 'SENDING' = (SELECT b.state FROM broadcasts b
                            WHERE b.workspace_id = m.workspace_id AND b.id = m.broadcast_id))"""
+# A workspace that comes out of a row names no shard.
+FREE_OF_ONE = FREE.replace("m.workspace_id", ":workspace_id")
 
 
 async def _wake(db: Handle, whose: str, *, workspace_id: str, limit: int, **values: str) -> int:

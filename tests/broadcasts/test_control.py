@@ -109,7 +109,14 @@ async def test_a_message_that_is_locked_at_the_moment_of_a_resume_is_sent_all_th
     async with process.database.read() as db:
         assert await db.fetch_value("SELECT count(*) FROM messages WHERE parked") == 3
     async with process.database.write() as db:
-        await db.fetch_value("SELECT id FROM messages ORDER BY id LIMIT 1 FOR UPDATE")
+        await db.fetch_value(
+            """
+            SELECT id FROM messages WHERE workspace_id = :workspace_id
+            ORDER BY id LIMIT 1
+            FOR UPDATE
+            """,
+            workspace_id=cast.adam.workspace_id,
+        )
         await cast.adam.made(f"{path}/resume", None)
     await settle(process)
     assert (await sent_to(cast)).total() == 2

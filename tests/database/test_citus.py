@@ -245,6 +245,16 @@ async def test_node_by_node_a_look_finds_what_it_finds_at_once(
     assert look != "API keys" or len(by_node[0]) == 3
 
 
+@pytest.mark.timeout(180)
+@pytest.mark.drill
+async def test_what_waited_is_locked_and_woken_in_one_shard(sharded: Database) -> None:
+    """Citus refuses to lock rows by a statement that it cannot answer from one."""
+    async with sharded.write() as db:
+        assert await parked.wake(db, workspace_id="ws_1", limit=3) == 0
+        which = {"workspace_id": "ws_1", "broadcast_id": "bro_1"}
+        assert await parked.wake_of_broadcast(db, **which, limit=3) == 0
+
+
 async def add_key(db: Handle, workspace_id: str) -> Place:
     """An API key, whose hash begins with the id of its workspace."""
     made = await api_keys.insert(
