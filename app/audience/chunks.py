@@ -6,22 +6,24 @@ of the former may outlast the five seconds of a statement.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from time import monotonic
 
 from app.errors import Contended
 
-FIRST = 8  # contacts of the first chunk
-AIM_SECONDS = 0.5  # that the next one is to take; of one that took longer at least half are left,
-MOST_GROWTH = 8.0  # and after one that took less it has so many times as many at the most
-SHORTEST_SECONDS = 0.001  # that are reckoned with
+# Contacts of the first chunk, and the fewest of one to which none that was cut off leads: on a slow
+# network a chunk takes long whoever is in it, and would take no less with fewer.
+FIRST = 8
+AIM_SECONDS = 0.5  # that the next chunk is to take; one that took longer leaves half at least
+MOST_GROWTH = 8.0  # times as many contacts as in the last chunk, at the most
+SHORTEST_SECONDS = 0.001  # that a chunk is taken to take
 
 
 class CutOff(Contended):
     """A chunk has taken too long, or others were in its way: the next one, which begins with the
-    same contacts, has a single one."""
+    same contacts, has a single one. What the database said is its cause."""
 
 
 @dataclass(slots=True)
@@ -29,18 +31,19 @@ class ChunkSize:
     """How many contacts the next chunk has. The single one of a chunk that was cut off is judged
     `by_machine`, by a bounded part of the past."""
 
-    contacts: int = field(default_factory=lambda: FIRST)
+    contacts: int = field(default_factory=lambda: FIRST)  # as it is by then: tests change it
     is_cut: bool = False  # the last chunk was cut off
     by_machine: bool = False
 
-    def within(self, most: int) -> int:
+    def limit_to(self, most: int) -> int:
+        """Have no more than `most` contacts, from now on; how many."""
         self.contacts = min(self.contacts, most)
         return self.contacts
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Let the block, which is a chunk's, decide on the next one. Raises CutOff."""
-        began = time.monotonic()
+        """Time the block; the next chunk's size follows from it. Raises CutOff."""
+        began = monotonic()
         try:
             yield
         except Contended as error:
@@ -49,6 +52,6 @@ class ChunkSize:
             self.is_cut, self.by_machine, self.contacts = True, self.contacts == 1, 1
             raise CutOff(error.detail) from error
         self.is_cut = self.by_machine = False
-        seconds = max(SHORTEST_SECONDS, time.monotonic() - began)
+        seconds = max(SHORTEST_SECONDS, monotonic() - began)
         times = min(MOST_GROWTH, max(0.5, AIM_SECONDS / seconds))
-        self.contacts = max(1, int(self.contacts * times))
+        self.contacts = max(int(self.contacts * times), min(FIRST, 2 * self.contacts))

@@ -64,7 +64,7 @@ async def work(process: Process, job: Job) -> None:
         ends, goes_on, size = began + SPELL_SECONDS, True, ChunkSize()
         with suppress(_Lost):  # whoever has the claim by now goes on
             while goes_on and (size.is_cut or time.monotonic() < ends):
-                most = size.within(CHUNK)
+                most = size.limit_to(CHUNK)
                 try:
                     with size.measured():
                         goes_on = await _chunk(process, job, most, by_machine=size.by_machine)

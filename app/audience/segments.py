@@ -401,7 +401,7 @@ async def _walk(
     while wants_more and (not has_looked or time.monotonic() <= ends):
         with suppress(CutOff), size.measured():
             async with database.read() as db:
-                now, walk = now or await db.now(), size.within(most)
+                now, walk = now or await db.now(), size.limit_to(most)
                 since = await segments.reached(db, **whose, before=before, walk=walk)
                 alone = since if size.by_machine else None
                 fits = await fitting_of(db, readable, now, **whose, alone=alone)

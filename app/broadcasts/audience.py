@@ -247,7 +247,7 @@ async def next_window(
         db,
         workspace_id=audience.workspace_id,
         after=after,
-        walk=size.within(audience.walk(most)),
+        walk=size.limit_to(audience.walk(most)),
     )
     if walk.until is None:
         return None

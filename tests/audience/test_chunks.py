@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
+from app.audience import chunks
 from app.audience.chunks import ChunkSize, CutOff
 from app.errors import Contended, Unavailable
 
@@ -14,7 +13,7 @@ def after(size: ChunkSize, seconds: float, monkeypatch: pytest.MonkeyPatch) -> i
     """The size of the chunk after one that takes so long."""
     clock = iter((1.0, 1.0 + seconds))
     with monkeypatch.context() as patched:
-        patched.setattr(time, "monotonic", lambda: next(clock))
+        patched.setattr(chunks, "monotonic", lambda: next(clock))
         with size.measured():
             pass
     return size.contacts
@@ -24,7 +23,7 @@ def test_it_grows_at_once_while_contacts_take_little(monkeypatch: pytest.MonkeyP
     size = ChunkSize()
     found = [size.contacts] + [after(size, 0.01, monkeypatch) for _ in range(3)]
     assert found == [8, 64, 512, 4096]
-    assert size.within(1_000) == 1_000
+    assert size.limit_to(1_000) == 1_000
     assert after(size, 0.0, monkeypatch) == 8_000
 
 
@@ -37,8 +36,15 @@ def test_it_goes_by_the_time_that_the_last_chunk_took(
     assert after(ChunkSize(100), seconds, monkeypatch) == contacts
 
 
-def test_there_is_one_contact_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert after(ChunkSize(1), 4.9, monkeypatch) == 1
+@pytest.mark.parametrize(
+    ("contacts", "sizes"), [(20, [10, 8, 8, 8]), (1, [2, 4, 8, 8])], ids=["shrinks", "grows"]
+)
+def test_chunks_that_take_long_whoever_is_in_them_are_not_of_single_contacts(
+    monkeypatch: pytest.MonkeyPatch, contacts: int, sizes: list[int]
+) -> None:
+    """As on a slow network."""
+    size = ChunkSize(contacts)
+    assert [after(size, 2.0, monkeypatch) for _ in sizes] == sizes
 
 
 def test_after_one_that_was_cut_off_comes_one_contact_and_then_the_machine(
