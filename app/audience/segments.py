@@ -351,8 +351,8 @@ def fitting(db: Handle, readable: Readable, now: datetime) -> Fitting:
 async def fitting_of(
     db: Handle, readable: Readable, now: datetime, *, workspace_id: str, alone: str | None
 ) -> Fitting:
-    """Likewise; where a single contact is asked about, who takes SQL too long even `alone`, as the
-    machine judges it, by the newest part of a longer past."""
+    """Likewise; of the contact `alone`, if one is given because SQL takes too long even for it, as
+    the machine judges it, by the newest part of a longer past. Then nobody else fits."""
     if alone is None or readable.frozen_id is not None:
         return fitting(db, readable, now)
     contact = await contacts.by_id(db, workspace_id=workspace_id, id=alone)
@@ -362,7 +362,7 @@ async def fitting_of(
             readable, await past(db, readable, workspace_id=workspace_id, contact=contact)
         ).holds
     )
-    return Fitting("TRUE" if holds else "FALSE", {})
+    return Fitting("c.id = :alone", {"alone": alone}) if holds else Fitting("FALSE", {})
 
 
 def _conditions(readable: Readable) -> dict[str, Condition]:

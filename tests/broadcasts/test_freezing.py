@@ -9,10 +9,12 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from app.audience import chunks, segment_jobs
+from app.audience.segments import fitting_of, known, stored
 from app.broadcasts import sending
 from app.machine import document
 from app.process import Process
 from app.store import broadcast_audiences, segments
+from app.store.row_keys import WorkspaceKey
 from tests.broadcasts.test_control import begun, people, stepped
 from tests.broadcasts.test_sending import recipients, sent_to, worked
 from tests.cast import NEXT_MONTH, Cast, settle
@@ -323,6 +325,22 @@ async def test_a_claim_freezes_few_contacts_at_first_and_more_while_that_is_quic
     await sending.move(process, job)
     assert asked[: len(sizes)] == sizes
     assert (await cast.vic.read(path))["audience"]["frozen"]["total"] == len(everybody)
+
+
+async def test_whoever_lies_beside_the_one_that_the_machine_judges_is_not_in_the_audience(
+    cast: Cast, process: Process
+) -> None:
+    """Somebody whose older id was committed meanwhile, whom nobody has judged."""
+    bob, eve = await buyers(cast)
+    ian = await person(cast, "ian")
+    whose: WorkspaceKey = {"workspace_id": cast.ed.workspace_id}
+    twice, counts = known(stored(document.text(TWICE)), {}), []
+    async with process.database.read() as db:
+        now = await db.now()
+        for alone in (bob, eve, ian):
+            fits = await fitting_of(db, twice, now, **whose, alone=alone)
+            counts.append((await segments.count(db, fits, **whose, since=None, before=None))[0])
+    assert counts == [1, 1, 0]
 
 
 async def test_a_contact_that_has_got_enough_is_capped(cast: Cast, process: Process) -> None:
