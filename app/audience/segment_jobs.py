@@ -61,35 +61,33 @@ async def work(process: Process, job: Job) -> None:
     """Work on a claimed segment for a while, chunk by chunk; it is due again, if more is left."""
     began = time.monotonic()
     async with process.lease(job):
-        ends, goes_on, size = began + SPELL_SECONDS, True, ChunkSize()
+        ends, size = began + SPELL_SECONDS, ChunkSize()
+        goes_on, is_cut_off = True, False
         with suppress(_Lost):  # whoever has the claim by now goes on
-            while goes_on and (size.is_cut or time.monotonic() < ends):
-                most = size.limit_to(CHUNK)
+            while goes_on and (is_cut_off or time.monotonic() < ends):
                 try:
                     with size.measured():
-                        goes_on = await _chunk(process, job, most, by_machine=size.by_machine)
+                        goes_on, is_cut_off = await _chunk(process, job, size), False
                 except CutOff as error:
-                    extra = {"segment_id": job.id, "contacts": most, "error": error.detail}
+                    extra = {
+                        "segment_id": job.id,
+                        "contacts": error.contacts,
+                        "error": error.reason,
+                    }
                     log.warning("chunk of a segment given up", extra=extra)
                     # It goes on in this claim: the next begins with those again who took too long
                     # together.
-                    ends = began + SLOW_SPELL_SECONDS
-            if goes_on:
-                await _give_turn(process, job)
+                    ends, is_cut_off = began + SLOW_SPELL_SECONDS, True
+            if goes_on:  # let others have the slot: a large fill takes minutes
+                async with process.database.write() as db:
+                    await _hold(db, job)
+                    whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
+                    await jobs.rest(db, "segment", **whose, wake_at=await db.now())
+                    process.hints.due(db, "segment", job.workspace_id, job.id)
 
 
-async def _give_turn(process: Process, job: Job) -> None:
-    """Let others have the slot: a large fill takes minutes."""
-    async with process.database.write() as db:
-        await _hold(db, job)
-        whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
-        await jobs.rest(db, "segment", **whose, wake_at=await db.now())
-        process.hints.due(db, "segment", job.workspace_id, job.id)
-
-
-async def _chunk(process: Process, job: Job, most: int, *, by_machine: bool = False) -> bool:
-    """One transaction's worth, of `most` contacts; whether there is more to be done now. Raises
-    _Lost."""
+async def _chunk(process: Process, job: Job, size: ChunkSize) -> bool:
+    """One transaction's worth; whether there is more to be done now. Raises _Lost."""
     async with process.database.write() as db:
         existing = await store.of_workspace(db, workspace_id=job.workspace_id)
         segment = await store.by_id(db, workspace_id=job.workspace_id, id=job.id)
@@ -104,12 +102,14 @@ async def _chunk(process: Process, job: Job, most: int, *, by_machine: bool = Fa
             if segment.reason_code is None:
                 whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
                 await store.set_aside(db, **whose, reason_code=Reason.POISONED)
-                log.error("segment set aside", extra={"segment_id": job.id, "kind": segment.kind})
-            await jobs.rest(db, "segment", workspace_id=job.workspace_id, id=job.id, wake_at=None)
+                log.error(
+                    "segment set aside", extra={"segment_id": job.id, "kind": segment.kind}
+                )
+            await jobs.rest(
+                db, "segment", workspace_id=job.workspace_id, id=job.id, wake_at=None
+            )
             return False
-        is_more = await _judged(
-            process, db, segment, existing, job, most=most, by_machine=by_machine
-        )
+        is_more = await _judged(process, db, segment, existing, job, size=size)
         if not is_more and segment.missed is not None and await _is_over(db, segment, job):
             await store.remove(db, workspace_id=job.workspace_id, id=job.id)
             is_more = True
@@ -180,20 +180,19 @@ async def _judged(
     existing: Mapping[str, Segment],
     job: Job,
     *,
-    most: int,
-    by_machine: bool,
+    size: ChunkSize,
 ) -> bool:
     if segment.kind == "schedule":
         return await schedules.work(process, db, segment, existing, job)
     if segment.state == "filling":
-        return await _fill(process, db, segment, existing, job, most=most, by_machine=by_machine)
+        return await _fill(process, db, segment, existing, job, size=size)
     is_unchecked = not segment.rechecked and segment.missed is None
     if is_unchecked and segment.saved_at + RECHECKED_AFTER <= await db.now():
         await _recheck(db, segment, job)
         return True
     whose: SegmentKey = {"workspace_id": job.workspace_id, "segment_id": segment.id}
-    questions, chunk = _questions(segment, existing, by_machine=by_machine)
-    limit = min(most, chunk)
+    questions, most = _questions(segment, existing, by_machine=size.by_machine)
+    limit = size.limit_to(most)
     touches = await segment_members.touched(db, **whose, limit=limit)
     due = await segment_members.due(db, **whose, limit=limit)
     each = zip_longest((one.contact_id for one in touches), due)  # in turns, touched ones first
@@ -215,7 +214,7 @@ async def _judged(
     done = [one.id for one in touches if one.contact_id in gone]
     await segment_members.delete_touches(db, **whose, ids=done)
     # Where others hold them all, a larger chunk may have somebody else: then a little later.
-    is_larger = limit < chunk and limit in (len(touches), len(due))
+    is_larger = limit < most and limit in (len(touches), len(due))
     return bool(free) or bool(done) or is_larger
 
 
@@ -250,17 +249,16 @@ async def _fill(
     existing: Mapping[str, Segment],
     job: Job,
     *,
-    most: int,
-    by_machine: bool,
+    size: ChunkSize,
 ) -> bool:
-    questions, chunk = _questions(segment, existing, by_machine=by_machine)
+    questions, most = _questions(segment, existing, by_machine=size.by_machine)
     whose: WorkspaceKey = {"workspace_id": job.workspace_id}
     stretch = await segment_fills.lock_stretch(
         db,
         **whose,
         after=segment.filled_up_to,
         to=segment.fill_to,
-        limit=min(most, chunk),
+        limit=size.limit_to(most),
     )
     if stretch.until is None:  # none is left, or somebody has locked the first just now
         if stretch.is_last:
@@ -283,9 +281,9 @@ async def _fill(
 def _questions(
     segment: Segment, existing: Mapping[str, Segment], *, by_machine: bool
 ) -> tuple[Questions | None, int]:
-    """Questions of a chunk, and its contacts: the more is compared, the fewer, for they are locked
-    meanwhile. None where the machine judges: if it is to, and the dates of local calendars, which
-    it alone knows."""
+    """Questions of a chunk, and its contacts at the most: the more is compared, the fewer, for they
+    are locked meanwhile. None where the machine judges: if it is to, and the dates of local
+    calendars, which it alone knows."""
     if segment.kind == "date" or by_machine:
         return None, FEW
     questions = membership.questions(segment, existing)

@@ -61,17 +61,17 @@ async def move(process: Process, job: Job) -> None:
     async with process.lease(job) as lease:
         began = time.monotonic()
         ends, size = began + SPELL_SECONDS, ChunkSize()
-        turn, goes_on = 0, True
-        while goes_on and lease.is_held and (size.is_cut or time.monotonic() < ends):
+        turn, goes_on, is_cut_off = 0, True, False
+        while goes_on and lease.is_held and (is_cut_off or time.monotonic() < ends):
             try:
                 goes_on = await lease.until_known(partial(step, process, job, turn, size))
             except CutOff as error:
                 # Goes on in this claim, with one contact: the next begins with more again.
-                extra = {"broadcast_id": job.id, "error": error.detail}
+                extra = {"broadcast_id": job.id, "contacts": error.contacts, "error": error.reason}
                 log.warning("chunk of an audience given up", extra=extra)
-                ends = began + SLOW_SPELL_SECONDS
-                continue
-            turn += 1
+                ends, is_cut_off = began + SLOW_SPELL_SECONDS, True
+            else:
+                turn, is_cut_off = turn + 1, False
         if goes_on and lease.is_held:
             async with process.database.write() as db:
                 if await jobs.lock(db, [job]):

@@ -27,6 +27,7 @@ from app.audience import (
     upserts,
     writing,
 )
+from app.audience.chunks import ChunkSize
 from app.audience.reactions import ContactEvent, all_happened
 from app.audience.subscriptions import Given
 from app.audience.topics import Answer
@@ -874,7 +875,7 @@ async def test_the_second_look_ends_though_contacts_are_created_all_the_while(
             async with process.database.write() as db:
                 for _ in range(segment_jobs.CHUNK):
                     await here.create(db)
-            await segment_jobs._chunk(process, job, segment_jobs.CHUNK)
+            await segment_jobs._chunk(process, job, ChunkSize(segment_jobs.CHUNK))
             chunks += 1
             async with process.database.read() as db:
                 is_rechecked = await db.fetch_value(
@@ -1132,8 +1133,24 @@ async def test_a_chunk_judges_touched_and_due_ones_in_turns(
         await segment_members.write(db, **whose, rows=late)
     [job] = await process.claim("segment", [], 1)
     for most, members in ((1, 1), (2, 3), (4, 6)):
-        assert await segment_jobs._chunk(process, job, most)
+        assert await segment_jobs._chunk(process, job, ChunkSize(most))
         assert [count for _, count in (await here.kept()).values()] == [members]
+
+
+@pytest.mark.parametrize("made", CROWDS)
+async def test_of_much_to_compare_a_chunk_has_few_contacts_and_so_does_the_next(
+    process: Process,
+    acme: str,
+    monkeypatch: pytest.MonkeyPatch,
+    made: Callable[[World, int], Awaitable[None]],
+) -> None:
+    monkeypatch.setattr(segments, "STEP", 4)
+    here, size = await world(process, acme, 1), ChunkSize(1_000)
+    await made(here, 9)
+    [job] = await process.claim("segment", [], 1)
+    assert await segment_jobs._chunk(process, job, size)
+    assert [count for _, count in (await here.kept()).values()] == [4]
+    assert size.contacts <= 4 * chunks.MOST_GROWTH
 
 
 @pytest.mark.parametrize("made", CROWDS)
@@ -1153,7 +1170,7 @@ async def test_a_chunk_makes_as_many_statements_whatever_its_size(
         [job] = await process.claim("segment", [], 1)
         with monkeypatch.context() as patched:
             patched.setattr(ConnectedHandle, "use", counted)
-            assert await segment_jobs._chunk(process, job, segment_jobs.CHUNK)
+            assert await segment_jobs._chunk(process, job, ChunkSize(segment_jobs.CHUNK))
         assert [*(await here.kept()).values()] == [(set(here.people), count)]
         await segment_jobs.work(process, job)
     assert 0 < statements[5] == statements[45]

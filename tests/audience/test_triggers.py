@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from app.audience import chunks, membership, reactions, schedules, segment_jobs
+from app.audience.chunks import ChunkSize
 from app.database.db import Handle
 from app.definitions import watching
 from app.machine import document, occasions
@@ -591,7 +592,7 @@ async def test_a_time_of_a_schedule_that_has_begun_comes_to_its_last_member(
     async with process.database.read() as db:
         due = await db.fetch_value("SELECT id FROM segments WHERE kind = 'schedule'")
     [job] = [one for one in await process.claim("segment", [], 9) if one.id == due]
-    assert await segment_jobs._chunk(process, job, segment_jobs.CHUNK)
+    assert await segment_jobs._chunk(process, job, ChunkSize(segment_jobs.CHUNK))
     assert len(await people_of(cast, flow_id)) == 2
     await until(process, nine + timedelta(hours=3))
     for _ in range(2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -9,11 +10,14 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from app.audience import chunks, segment_jobs
+from app.audience.chunks import ChunkSize
 from app.audience.segments import fitting_of, known, stored
 from app.broadcasts import sending
+from app.errors import Contended
 from app.machine import document
 from app.process import Process
 from app.store import broadcast_audiences, segments
+from app.store.jobs import Job
 from app.store.row_keys import WorkspaceKey
 from tests.broadcasts.test_control import begun, people, stepped
 from tests.broadcasts.test_sending import recipients, sent_to, worked
@@ -341,6 +345,31 @@ async def test_whoever_lies_beside_the_one_that_the_machine_judges_is_not_in_the
             fits = await fitting_of(db, twice, now, **whose, alone=alone)
             counts.append((await segments.count(db, fits, **whose, since=None, before=None))[0])
     assert counts == [1, 1, 0]
+
+
+async def test_what_follows_a_chunk_that_was_cut_off_goes_on_no_longer_than_a_claim(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A cancel of so many that it takes long, for instance."""
+    monkeypatch.setattr(sending, "SPELL_SECONDS", 0.05)
+    monkeypatch.setattr(sending, "SLOW_SPELL_SECONDS", 0.05)
+    await begun(cast, process)
+    steps = []
+
+    async def step(process: Process, job: Job, turn: int, size: ChunkSize) -> bool:
+        steps.append(turn)
+        if len(steps) > 1:
+            await asyncio.sleep(0.03)
+            return len(steps) < 20
+        with size.measured():
+            raise Contended("It did not answer.") from TimeoutError("canceling statement")
+
+    monkeypatch.setattr(sending, "step", step)
+    [job] = await process.claim("broadcast", [], 1)
+    await sending.move(process, job)
+    assert steps in ([0, 0, 1], [0, 0])
+    [warning] = [vars(one) for one in caplog.records if one.name == sending.log.name]
+    assert (warning["contacts"], warning["error"]) == (8, "canceling statement")
 
 
 async def test_a_contact_that_has_got_enough_is_capped(cast: Cast, process: Process) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.audience import membership, segment_jobs, segments
+from app.audience.chunks import ChunkSize
 from app.database.db import Handle
 from app.errors import Contended
 from app.machine import document, segment_filter
@@ -520,7 +521,7 @@ async def test_whoever_was_touched_while_a_frozen_segment_was_live_stays_in_it(
     await cast.ed.patch(f"/segments/{id}", {"kind": "frozen"})
     [job] = await process.claim("segment", [], 1)
     while (await cast.vic.read(f"/segments/{id}"))["count"] is None:
-        assert await segment_jobs._chunk(process, job, segment_jobs.CHUNK)
+        assert await segment_jobs._chunk(process, job, ChunkSize(segment_jobs.CHUNK))
     await cast.ed.delete(f"/contacts/{ada}/tags/vip")
     await segment_jobs.work(process, job)
     await settle(process)
@@ -538,8 +539,8 @@ async def test_a_frozen_segment_rests_though_a_time_was_left_in_it(
         await db.execute("UPDATE segment_members SET next_at = :now")
         await jobs.wake(db, "segment", workspace_id=cast.ed.workspace_id, ids=[id])
     [job] = await process.claim("segment", [], 1)
-    assert await segment_jobs._chunk(process, job, segment_jobs.CHUNK)
-    assert not await segment_jobs._chunk(process, job, segment_jobs.CHUNK)
+    assert await segment_jobs._chunk(process, job, ChunkSize(segment_jobs.CHUNK))
+    assert not await segment_jobs._chunk(process, job, ChunkSize(segment_jobs.CHUNK))
     assert await shown(cast, id) == (1, True)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.audience import schedules, segment_jobs
+from app.audience.chunks import ChunkSize
 from app.machine import document
 from app.machine.reasons import Reason
 from app.runs.explanations import Explanation
@@ -253,7 +254,7 @@ async def test_who_is_left_when_a_schedule_is_paused_has_missed_it_alone(
     async with scene.process.database.read() as db:
         watch = await db.fetch_value("SELECT id FROM segments WHERE kind = 'schedule'")
     [job] = [one for one in await scene.process.claim("segment", [], 9) if one.id == watch]
-    assert await segment_jobs._chunk(scene.process, job, segment_jobs.CHUNK)
+    assert await segment_jobs._chunk(scene.process, job, ChunkSize(segment_jobs.CHUNK))
     await turned(scene, "PAUSED")
     await at(scene, when + timedelta(minutes=20))  # the claim has ended
     await turned(scene, "ACTIVE")

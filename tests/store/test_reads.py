@@ -15,6 +15,7 @@ import orjson
 import pytest
 
 from app.audience import membership, segment_jobs
+from app.audience.chunks import ChunkSize
 from app.config.settings import Settings
 from app.database.db import Database, Deadlines, Handle, new_id
 from app.intake import webhooks
@@ -253,7 +254,7 @@ class House:
         claimed = await self.process.claim("segment", both, 99)
         for id, words in ((seed.segment_id, "that are due"), (filling, "that is filled")):
             [job] = [job for job in claimed if job.id == id]
-            chunk = segment_jobs._chunk(self.process, job, CONTACTS)
+            chunk = segment_jobs._chunk(self.process, job, ChunkSize(CONTACTS))
             await counted(f"contacts of a segment {words}", chunk)
 
 
