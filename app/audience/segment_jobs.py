@@ -66,8 +66,7 @@ async def work(process: Process, job: Job) -> None:
         with suppress(_Lost):  # whoever has the claim by now goes on
             while goes_on and (is_cut_off or time.monotonic() < ends):
                 try:
-                    with size.measured():
-                        goes_on, is_cut_off = await _chunk(process, job, size), False
+                    goes_on, is_cut_off = await _chunk(process, job, size), False
                 except CutOff as error:
                     extra = {
                         "segment_id": job.id,
@@ -87,40 +86,41 @@ async def work(process: Process, job: Job) -> None:
 
 
 async def _chunk(process: Process, job: Job, size: ChunkSize) -> bool:
-    """One transaction's worth; whether there is more to be done now. Raises _Lost."""
+    """One transaction's worth; whether there is more to be done now. Raises CutOff, and _Lost."""
     async with process.database.write() as db:
-        existing = await store.of_workspace(db, workspace_id=job.workspace_id)
-        segment = await store.by_id(db, workspace_id=job.workspace_id, id=job.id)
-        if segment is not None and segment.definition_id is not None:
-            segment = await watches.lock_one(db, workspace_id=job.workspace_id, id=job.id)
-        if segment is None or segment.state == "removing":
-            return await _removed(process, db, job)
-        if segment.reason_code or job.claims > jobs.MAX_CLAIMS:
-            # It has ended its worker several times: no more is done until it is saved again, and
-            # whoever wakes it finds it so.
-            await _hold(db, job)
-            if segment.reason_code is None:
-                whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
-                await store.set_aside(db, **whose, reason_code=Reason.POISONED)
-                log.error(
-                    "segment set aside", extra={"segment_id": job.id, "kind": segment.kind}
+        with size.measured():
+            existing = await store.of_workspace(db, workspace_id=job.workspace_id)
+            segment = await store.by_id(db, workspace_id=job.workspace_id, id=job.id)
+            if segment is not None and segment.definition_id is not None:
+                segment = await watches.lock_one(db, workspace_id=job.workspace_id, id=job.id)
+            if segment is None or segment.state == "removing":
+                return await _removed(process, db, job)
+            if segment.reason_code or job.claims > jobs.MAX_CLAIMS:
+                # It has ended its worker several times: no more is done until it is saved again,
+                # and whoever wakes it finds it so.
+                await _hold(db, job)
+                if segment.reason_code is None:
+                    whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
+                    await store.set_aside(db, **whose, reason_code=Reason.POISONED)
+                    log.error(
+                        "segment set aside", extra={"segment_id": job.id, "kind": segment.kind}
+                    )
+                await jobs.rest(
+                    db, "segment", workspace_id=job.workspace_id, id=job.id, wake_at=None
                 )
-            await jobs.rest(
-                db, "segment", workspace_id=job.workspace_id, id=job.id, wake_at=None
-            )
+                return False
+            is_more = await _judged(process, db, segment, existing, job, size=size)
+            if not is_more and segment.missed is not None and await _is_over(db, segment, job):
+                await store.remove(db, workspace_id=job.workspace_id, id=job.id)
+                is_more = True
+            await _hold(db, job)
+            if is_more:
+                seconds = process.settings.lease_seconds
+                await jobs.renew(db, job, lease_seconds=seconds, has_progressed=True)
+                return True
+            at = await _next(db, job, segment, existing)
+            await jobs.rest(db, "segment", workspace_id=job.workspace_id, id=job.id, wake_at=at)
             return False
-        is_more = await _judged(process, db, segment, existing, job, size=size)
-        if not is_more and segment.missed is not None and await _is_over(db, segment, job):
-            await store.remove(db, workspace_id=job.workspace_id, id=job.id)
-            is_more = True
-        await _hold(db, job)
-        if is_more:
-            seconds = process.settings.lease_seconds
-            await jobs.renew(db, job, lease_seconds=seconds, has_progressed=True)
-            return True
-        at = await _next(db, job, segment, existing)
-        await jobs.rest(db, "segment", workspace_id=job.workspace_id, id=job.id, wake_at=at)
-        return False
 
 
 async def _hold(db: Handle, job: Job) -> None:

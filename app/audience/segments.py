@@ -399,14 +399,14 @@ async def _walk(
     size, most = ChunkSize(), max(1, min(WALK, STEP // readable.comparisons))
     whose: WorkspaceKey = {"workspace_id": workspace_id}
     while wants_more and (not has_looked or time.monotonic() <= ends):
-        with suppress(CutOff), size.measured():
-            async with database.read() as db:
+        async with database.read() as db:
+            with suppress(CutOff), size.measured():
                 now, walk = now or await db.now(), size.limit_to(most)
                 since = await segments.reached(db, **whose, before=before, walk=walk)
                 alone = since if size.by_machine else None
                 fits = await fitting_of(db, readable, now, **whose, alone=alone)
                 wants_more = await look(db, fits, since, before) and since is not None
-            before, has_looked = since, True
+                before, has_looked = since, True
     return before
 
 

@@ -298,14 +298,13 @@ async def count(process: Process, audience: Audience) -> CountedAudience:
     after, looked_at, ends = FIRST, 0, time.monotonic() + COUNT_SECONDS
     size = ChunkSize()
     while looked_at == 0 or time.monotonic() < ends:
-        with suppress(CutOff), size.measured():
-            async with process.database.read() as db:
+        async with process.database.read() as db:
+            with suppress(CutOff), size.measured():
                 following = await next_window(db, audience, after, size, most=COUNT_WALK)
                 if following is None:
                     return CountedAudience(contacts, True, looked_at)
-                counted = await _count(process, db, audience, following.window, size)
-            contacts += counted
-            after, looked_at = following.window.until, looked_at + following.contacts
+                contacts += await _count(process, db, audience, following.window, size)
+                after, looked_at = following.window.until, looked_at + following.contacts
     return CountedAudience(contacts, False, looked_at)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -13,10 +15,11 @@ from app.audience import chunks, segment_jobs
 from app.audience.chunks import ChunkSize
 from app.audience.segments import fitting_of, known, stored
 from app.broadcasts import sending
+from app.database.db import Database
 from app.errors import Contended
 from app.machine import document
 from app.process import Process
-from app.store import broadcast_audiences, segments
+from app.store import broadcast_audiences, segment_fills, segments
 from app.store.jobs import Job
 from app.store.row_keys import WorkspaceKey
 from tests.broadcasts.test_control import begun, people, stepped
@@ -329,6 +332,48 @@ async def test_a_claim_freezes_few_contacts_at_first_and_more_while_that_is_quic
     await sending.move(process, job)
     assert asked[: len(sizes)] == sizes
     assert (await cast.vic.read(path))["audience"]["frozen"]["total"] == len(everybody)
+
+
+async def test_the_wait_for_a_connection_counts_for_no_chunk(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a preview, of the count of an audience, and of a segment that is filled."""
+    await people(cast, 20)
+    segment = await cast.ed.made("/segments", {"name": "Gold", "filter": VIP})
+    path = f"/broadcasts/{(await broadcast(cast))['id']}"
+    seconds, asked = [0.0], list[int]()
+    monkeypatch.setattr(chunks, "monotonic", lambda: seconds[0])
+
+    def slow(connected: Any) -> Any:
+        @asynccontextmanager
+        async def connection(*given: Any, **named: Any) -> AsyncIterator[Any]:
+            seconds[0] += 60
+            async with connected(*given, **named) as db:
+                yield db
+
+        return connection
+
+    def noted(looked: Any) -> Any:
+        async def look(*given: Any, **named: Any) -> Any:
+            asked.append(named["walk"] if "walk" in named else named["limit"])
+            return await looked(*given, **named)
+
+        return look
+
+    for name in ("read", "write"):
+        monkeypatch.setattr(Database, name, slow(getattr(Database, name)))
+    for module, name in (
+        (segments, "reached"),
+        (broadcast_audiences, "reached"),
+        (segment_fills, "lock_stretch"),
+    ):
+        monkeypatch.setattr(module, name, noted(getattr(module, name)))
+    await cast.vic.made("/segments/preview", {"filter": VIP})
+    await cast.vic.made(f"{path}/preview", None)
+    [job] = await process.claim("segment", [("", segment["id"])], 1)
+    await segment_jobs.work(process, job)
+    sample = [8]
+    assert asked[:8] == [8, 64, *sample, 8, 64, 512, 8, 64]
 
 
 async def test_whoever_lies_beside_the_one_that_the_machine_judges_is_not_in_the_audience(
