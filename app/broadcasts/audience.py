@@ -29,7 +29,7 @@ from app.machine.fields import Place
 from app.machine.segment_filter import Filter
 from app.process import Process
 from app.store import broadcast_audiences as stored_audiences
-from app.store import broadcasts, suppressions, templates, topics, workspaces
+from app.store import broadcasts, suppressions, templates, topics
 from app.store import segments as stored_segments
 from app.store.broadcast_audiences import UNSUBSCRIBED, Gate, Turns, Unsubscribed, Window
 from app.store.broadcasts import Broadcast, Naming
@@ -73,7 +73,12 @@ class Audience:
 
 
 async def of(
-    db: Handle, broadcast: Broadcast, template: Template, *, begins_at: datetime
+    db: Handle,
+    workspace: Workspace,
+    broadcast: Broadcast,
+    template: Template,
+    *,
+    begins_at: datetime,
 ) -> Audience:
     workspace_id = broadcast.workspace_id
     existing = await stored_segments.of_workspace(db, workspace_id=workspace_id)
@@ -86,9 +91,8 @@ async def of(
         filter = segments.stored(broadcast.filter)
     else:
         filter = tagged(broadcast.tag or "")
-    workspace = await workspaces.by_id(db, id=workspace_id)
     gate = await _gate(db, workspace, broadcast, template)
-    quiet = QuietHours.of(workspace.quiet_hours) if workspace and gate.cap else None
+    quiet = QuietHours.of(workspace.quiet_hours) if gate.cap else None
     if quiet and not quiet.applies(template.category, template.channel):
         quiet = None
     return Audience(
@@ -96,7 +100,7 @@ async def of(
         replace(segments.known(filter, existing), frozen_id=frozen.id if frozen else None),
         template.category == MARKETING,
         gate,
-        Clock.of(broadcast, begins_at, workspace.timezone if workspace else "", quiet),
+        Clock.of(broadcast, begins_at, workspace.timezone, quiet),
         None if frozen is None or frozen.is_settled else frozen,
     )
 
@@ -111,9 +115,7 @@ def tagged(tag: str) -> Filter:
     return filter
 
 
-async def _gate(
-    db: Handle, workspace: Workspace | None, broadcast: Broadcast, template: Template
-) -> Gate:
+async def _gate(db: Handle, workspace: Workspace, broadcast: Broadcast, template: Template) -> Gate:
     """The gate that each of its messages meets when that leaves (consent.py, gate.py)."""
     gate = Gate(template.channel)
     if template.category != MARKETING:
@@ -123,7 +125,7 @@ async def _gate(
         topic = await topics.by_id(db, workspace_id=broadcast.workspace_id, id=topic_id)
         if topic is None or not topic.is_default:
             gate = replace(gate, topic_id=topic_id)
-    cap = FrequencyCap.of(workspace.frequency_cap) if workspace else None
+    cap = FrequencyCap.of(workspace.frequency_cap)
     if cap is None or not cap.applies(template.category, template.channel):
         return gate
     return replace(gate, cap=cap.limit, cap_channel=cap.channel or "", cap_window=cap.window)

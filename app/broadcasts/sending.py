@@ -39,6 +39,7 @@ from app.store.held_messages import UnsettledMessage
 from app.store.jobs import Job
 from app.store.row_keys import BroadcastKey, RowKey
 from app.store.templates import Template
+from app.store.workspaces import Workspace
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +127,9 @@ async def _send(
     workspace = await workspaces.by_id(db, id=job.workspace_id)
     now, due_at = await db.now(), broadcast.goes_on_at
     whose: RowKey = {"workspace_id": broadcast.workspace_id, "id": broadcast.id}
-    if workspace is None or workspace.sending_paused or workspace.suspended:
+    if workspace is None:  # it was deleted just now
+        return False
+    if workspace.sending_paused or workspace.suspended:
         # It stands still, so that `goes_on_at` stays: local times pass meanwhile.
         await jobs.rest(db, "broadcast", **whose, wake_at=now + pacing.PATIENT_BEAT)
         return False
@@ -136,7 +139,7 @@ async def _send(
         broadcast = replace(broadcast, goes_on_at=now, resumed_at=now)
     if not broadcast.is_frozen:
         begins_at = broadcast.frozen_at or now
-        audience = await audiences.of(db, broadcast, template, begins_at=begins_at)
+        audience = await audiences.of(db, workspace, broadcast, template, begins_at=begins_at)
         if audience.unfilled is not None:  # somebody has saved it again
             if audience.unfilled.reason_code is not None:
                 trouble = SendingRefusal(Reason.POISONED, audiences.GIVEN_UP)
@@ -147,18 +150,24 @@ async def _send(
         broadcast = await freezing.freeze(process, db, broadcast, audience, size)
         if not broadcast.is_frozen and turn % FROZEN_BETWEEN:
             return True
-    return await _make(process, db, job, broadcast, template)
+    return await _make(process, db, job, broadcast, template, workspace=workspace)
 
 
 # --- messages made --------------------------------------------------------------------------------
 
 
 async def _make(
-    process: Process, db: Handle, job: Job, broadcast: Broadcast, template: Template
+    process: Process,
+    db: Handle,
+    job: Job,
+    broadcast: Broadcast,
+    template: Template,
+    *,
+    workspace: Workspace,
 ) -> bool:
     """Make the messages whose turn it is, unless something is wrong with those that left."""
     which: BroadcastKey = {"workspace_id": job.workspace_id, "broadcast_id": job.id}
-    if await _put_off_missed(db, broadcast, template):
+    if await _put_off_missed(db, workspace, broadcast, template):
         return True
     now, queued = await db.now(), await recipients.queued(db, **which, limit=WINDOW + WAITING)
     in_flight = queued.messages - min(queued.waiting, WAITING)
@@ -176,7 +185,7 @@ async def _make(
     if trouble is not None:
         await control.pause_by_itself(process, db, broadcast, trouble)
         return False
-    made = await _make_some(process, db, broadcast, template, due) if due else 0
+    made = await _make_some(process, db, workspace, broadcast, template, due=due) if due else 0
     if broadcast.per_minute is not None:
         paced_at = pace.next_at - (pace.messages - made + 1) * pace.interval
         since = broadcast.paced_from or (now if made else None)
@@ -200,15 +209,16 @@ async def _make(
     return False
 
 
-async def _put_off_missed(db: Handle, broadcast: Broadcast, template: Template) -> bool:
+async def _put_off_missed(
+    db: Handle, workspace: Workspace, broadcast: Broadcast, template: Template
+) -> bool:
     """Put off some of those whose local time passed while the work stood still, to their next one;
     whether there were any."""
     if broadcast.local_time is None or broadcast.resumed_at is None:
         return False
     which: BroadcastKey = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
-    workspace = await workspaces.by_id(db, id=broadcast.workspace_id)
     begins_at = broadcast.frozen_at or broadcast.resumed_at
-    clock = Clock.of(broadcast, begins_at, workspace.timezone if workspace else "")
+    clock = Clock.of(broadcast, begins_at, workspace.timezone)
     too_late, limit = clock.since - datetime.resolution, MISSED_AT_ONCE
     missed = await recipients.due(db, template.channel, **which, by=too_late, limit=limit)
     later = {one.contact_id: clock.turn(one.timezone).due_at for one in missed}
@@ -237,8 +247,10 @@ async def _within_room(
 async def _make_some(
     process: Process,
     db: Handle,
+    workspace: Workspace,
     broadcast: Broadcast,
     template: Template,
+    *,
     due: Sequence[DueRecipient],
 ) -> int:
     """Make the messages of those who are there still, and are not one too many at their domain;
@@ -246,7 +258,7 @@ async def _make_some(
     which: BroadcastKey = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
     gone = {one.contact_id: "erased" for one in due if not one.is_there}
     await recipients.judge(db, **which, reasons=gone)
-    there = await _awake(db, broadcast, template, [one for one in due if one.is_there])
+    there = await _awake(db, workspace, broadcast, template, [one for one in due if one.is_there])
     if template.channel == "email":
         taken = broadcast.domain_slots.items()
         slots = {domain: datetime.fromisoformat(slot) for domain, slot in taken}
@@ -295,14 +307,17 @@ async def _make_one(
 
 
 async def _awake(
-    db: Handle, broadcast: Broadcast, template: Template, due: Sequence[DueRecipient]
+    db: Handle,
+    workspace: Workspace,
+    broadcast: Broadcast,
+    template: Template,
+    due: Sequence[DueRecipient],
 ) -> list[DueRecipient]:
     """The recipients for whom no quiet hours are now. The others are due behind these: a message
     that waited for them would be under way all the time. What waits too long is made, and says
     so."""
-    workspace = await workspaces.by_id(db, id=broadcast.workspace_id)
-    quiet = QuietHours.of(workspace.quiet_hours) if workspace else None
-    if workspace is None or quiet is None or not quiet.applies(template.category, template.channel):
+    quiet = QuietHours.of(workspace.quiet_hours)
+    if quiet is None or not quiet.applies(template.category, template.channel):
         return list(due)
     now, later = await db.now(), {}
     for one in due:

@@ -34,7 +34,7 @@ from app.routes.ids import ContactId
 from app.routes.messages import MessageQueued, queued
 from app.routes.new_messages import TEST_EMAIL, wrong_address, wrong_contact
 from app.routes.templates import Preview, Rendered, rendered
-from app.store import templates
+from app.store import templates, workspaces
 from app.store.broadcasts import Broadcast, State
 from app.store.templates import Template
 from app.web import reply
@@ -107,9 +107,12 @@ async def _look(call: Call, verb: str, *states: State) -> _Looked:
         template = await templates.by_id(db, workspace_id=workspace_id, id=broadcast.template_id)
         if template is None:
             raise Problem("conflict", "Its template no longer exists; choose another one.")
+        workspace = await workspaces.by_id(db, id=workspace_id)
+        if workspace is None:
+            raise Problem("not_found", "There is no such workspace.")
         now = await db.now()
         begins_at = max(broadcast.send_at or now, now)
-        audience = await audiences.of(db, broadcast, template, begins_at=begins_at)
+        audience = await audiences.of(db, workspace, broadcast, template, begins_at=begins_at)
     if audience.unfilled is not None:
         is_given_up = audience.unfilled.reason_code is not None
         raise Problem("conflict", audiences.GIVEN_UP if is_given_up else audiences.BEING_FILLED)
