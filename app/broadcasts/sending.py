@@ -130,8 +130,13 @@ async def _send(
     if workspace is None:  # it was deleted just now
         return False
     if workspace.sending_paused or workspace.suspended:
-        # It stands still, so that `goes_on_at` stays: local times pass meanwhile.
-        await jobs.rest(db, "broadcast", **whose, wake_at=now + pacing.PATIENT_BEAT)
+        which: BroadcastKey = {"workspace_id": job.workspace_id, "broadcast_id": job.id}
+        is_made = broadcast.is_frozen and await recipients.next_due(db, **which) is None
+        if is_made and not (await recipients.queued(db, **which, limit=1)).messages:
+            await control.finish(db, broadcast)  # whatever bounced: nothing is left to hold back
+        else:
+            # It stands still, so that `goes_on_at` stays: local times pass meanwhile.
+            await jobs.rest(db, "broadcast", **whose, wake_at=now + pacing.PATIENT_BEAT)
         return False
     if broadcast.local_time is not None and due_at is not None and now > due_at + GRACE:
         # A pause or an outage took longer than local times are still good.

@@ -94,6 +94,30 @@ async def test_a_pause_lets_nothing_more_out_and_a_resume_goes_on(
     assert (await cast.vic.read(path))["state"] == "SENT"
 
 
+@pytest.mark.parametrize(("are_sent", "state"), [(True, "SENT"), (False, "SENDING")])
+@pytest.mark.parametrize("stop", ["sending_paused", "suspended"])
+async def test_a_broadcast_that_is_done_ends_though_its_workspace_sends_nothing(
+    cast: Cast, process: Process, stop: str, are_sent: bool, state: str
+) -> None:
+    """A suspended one may never send again. What waits, or is yet to be made, waits still."""
+    at = datetime.now(UTC) + timedelta(hours=2)
+    everybody = await people(cast, 2)
+    await begun(cast, process, localTime=f"{at:%H:%M}")
+    await begun(cast, process)
+    await stepped(process, 3)
+    async with process.database.write() as db:  # the workers look at the messages alone
+        await db.execute("UPDATE jobs SET wake_at = :at WHERE kind = 'broadcast'", at=at)
+    if are_sent:
+        await settle(process)
+        assert await sent_to(cast) == dict.fromkeys(everybody, 1)
+    async with process.database.write() as db:
+        await db.execute(f"UPDATE workspaces SET {stop} = TRUE")
+    await stepped(process, 1)
+    async with process.database.read() as db:
+        states = await db.fetch_values("SELECT state FROM broadcasts ORDER BY id")
+    assert states == ["SENDING", state]
+
+
 async def test_a_message_that_is_locked_at_the_moment_of_a_resume_is_sent_all_the_same(
     cast: Cast, process: Process
 ) -> None:
