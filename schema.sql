@@ -770,7 +770,8 @@ CREATE TABLE messages (
     status            TEXT NOT NULL,              -- its newest attempt's
     reason_code       TEXT,
     reason_detail     TEXT,
-    parked            BOOLEAN NOT NULL DEFAULT FALSE,  -- nobody's job until the workspace sends again
+    parked            BOOLEAN NOT NULL DEFAULT FALSE,  -- nobody's job until the workspace, or its
+                                                  -- broadcast, sends again
     send_at           TIMESTAMPTZ,                -- not before, as was asked for
     waits_until       TIMESTAMPTZ,                -- that time, or the end of quiet hours, while it waits
     intended_at       TIMESTAMPTZ,                -- when it was last about to leave, of marketing
