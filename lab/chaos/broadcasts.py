@@ -43,6 +43,7 @@ DOMAINS = 53
 CHANGE_EVERY = 0.4  # seconds: the API takes 600 requests a minute
 ERASED_SHARE = 0.2  # of the changes; the others are opt-outs
 QUIET_SECONDS = 2.0  # from the moment that a pause is asked for until nothing arrives any more
+AFTERWARDS_SECONDS = 2.0  # in which what arrives too late would
 PATIENCE_SECONDS = 3_600.0
 REPORT_EVERY = 30.0  # seconds, how far it has come
 NEWS = {"subject": "Hello", "html": "<p>Hello {{contact.email}}</p>"}
@@ -92,11 +93,11 @@ class Pause:
             f" {len(self.arrived)} messages arrived since{last}"
         )
 
-    def faults(self) -> list[str]:
+    def faults(self, quiet_seconds: float) -> list[str]:
         took = max([self.answered, *self.arrived])
-        if took <= QUIET_SECONDS:
+        if took <= quiet_seconds:
             return []
-        late = sum(after > QUIET_SECONDS for after in self.arrived)
+        late = sum(after > quiet_seconds for after in self.arrived)
         return [f"a pause took effect after {took:.1f} s, {late} messages arrived too late"]
 
 
@@ -111,6 +112,7 @@ class Drill:
     url: str  # of the database
     path: str
     contacts: dict[str, str]  # id → address
+    quiet_seconds: float
     opted_out: dict[str, float] = field(default_factory=dict)  # id → when it was answered
     erased: set[str] = field(default_factory=set)  # of these
     found: Found = field(default_factory=Found)
@@ -118,6 +120,9 @@ class Drill:
     def read(self) -> dict[str, Any]:
         shown: dict[str, Any] = self.client.get(self.path, timeout=60).json()
         return shown
+
+    def received(self) -> list[Received]:
+        return [one for one in self.mail.received if one.subject == NEWS["subject"]]
 
     def change_one(self) -> None:
         """Somebody opts out, or is erased; nothing is to leave for them after the answer."""
@@ -136,11 +141,11 @@ class Drill:
         asked_at = time.time()
         made(self.client, f"{self.path}/pause", None)
         answered = time.time() - asked_at
-        time.sleep(2 * QUIET_SECONDS)
-        arrived = [one.at - asked_at for one in self.mail.received]
+        time.sleep(self.quiet_seconds + AFTERWARDS_SECONDS)
+        arrived = [one.at - asked_at for one in self.received()]
         made(self.client, f"{self.path}/resume", None)
         self.found.pause = Pause(answered, [after for after in arrived if after > answered])
-        self.found.faults += self.found.pause.faults()
+        self.found.faults += self.found.pause.faults(self.quiet_seconds)
 
     def may_kill(self) -> bool:
         """Whether the broadcast outlives it: it pauses by itself once MAX_CLAIMS workers in a row
@@ -282,6 +287,7 @@ def drill(
     contacts: int,
     kill_every: float,
     seed: int,
+    quiet_seconds: float = QUIET_SECONDS,
     **more: str,
 ) -> Found:
     with (
@@ -307,7 +313,7 @@ def drill(
             path = _scheduled(client, id)
             url = urls["database_url"]
             known = asyncio.run(_contacts(url))
-            under_way = Drill(workers, mail, client, chance, url, path, known)
+            under_way = Drill(workers, mail, client, chance, url, path, known, quiet_seconds)
             under_way.run(kill_every)
             until(
                 lambda: not asyncio.run(_unsettled(url)),
@@ -316,8 +322,7 @@ def drill(
                 every=1,
             )
             rows, named = asyncio.run(recipients(url)), asyncio.run(in_flight(url))
-            news = [one for one in mail.received if one.subject == NEWS["subject"]]
-            evidence = Evidence(under_way.read(), rows, news, named)
+            evidence = Evidence(under_way.read(), rows, under_way.received(), named)
             found = under_way.found
             found.ends = Counter(row.status for row in rows)
             found.reasons = Counter(row.reason for row in rows if row.reason)
