@@ -6,8 +6,8 @@ both workers are killed with -9 at once and started again, a few times; then one
 time so many more messages were sent or, on a slow machine, ten seconds have passed. Meanwhile
 contacts opt out and are erased, and the broadcast is paused once. Ends with 1 when somebody got it
 twice or was missed, when the frozen audience is not the sum of every end, when something left after
-an answered opt-out, or two seconds after a pause was asked for; or when no worker was killed amid
-the freezing.
+an answered opt-out, or two seconds after a pause was asked for; or when it never paused, or no
+worker was killed amid the freezing or after it.
 """
 
 from __future__ import annotations
@@ -59,11 +59,13 @@ class Found(killing.Found):
     reasons: Counter[str] = field(default_factory=Counter)
     changes: int = 0
     while_freezing: int = 0  # times that all workers were killed and left an audience half frozen
+    while_sending: int = 0  # kills of one worker, once it was frozen
     pause: Pause | None = None
 
     def __str__(self) -> str:
         return (
-            f"all of them {self.while_freezing} times while the audience was being frozen;"
+            f"all of them {self.while_freezing} times while the audience was being frozen,"
+            f" and one {self.while_sending} times after that;"
             f" {self.changes} opted out or erased meanwhile\n"
             f"{self.pause or 'never paused'}\n"
             f"ends: {dict(self.ends)}\nreasons: {dict(self.reasons)}"
@@ -74,6 +76,8 @@ class Found(killing.Found):
         faults = []
         if not self.while_freezing:
             faults.append("no worker was killed while the audience was being frozen")
+        if not self.while_sending:
+            faults.append("no worker was killed after it was frozen")
         if self.pause is None:
             faults.append("it was over before it could be paused")
         return faults
@@ -157,6 +161,7 @@ class Drill:
         self.workers.kill_all()
         self.found.kills += WORKERS
         self.found.while_freezing += not self.read()["audience"]["isComplete"]
+        self.workers.start()
 
     def run(self, kill_every: float) -> None:
         began = change_at = report_at = time.monotonic()
@@ -177,6 +182,7 @@ class Drill:
             elif (sent >= kill_at or now >= kill_by) and self.may_kill():
                 self.workers.kill_one()
                 self.found.kills += 1
+                self.found.while_sending += audience["isComplete"]
                 kill_at, kill_by = sent + kill_every, now + KILL_SECONDS
             if now >= change_at:
                 self.change_one()

@@ -45,15 +45,16 @@ class Workers:
         self.parts = [self.deployment.start("worker") for _ in range(self.number)]
 
     def kill_one(self) -> None:
-        self._kill(self.chance.randrange(len(self.parts)))
-
-    def kill_all(self) -> None:
-        for number in range(len(self.parts)):
-            self._kill(number)
-
-    def _kill(self, number: int) -> None:
+        number = self.chance.randrange(len(self.parts))
         self.parts[number].kill()
         self.parts[number] = self.deployment.start("worker")
+
+    def kill_all(self) -> None:
+        """At once; none is started again."""
+        for part in self.parts:
+            part.process.kill()
+        for part in self.parts:
+            part.kill()
 
 
 @contextmanager
