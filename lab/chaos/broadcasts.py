@@ -58,6 +58,7 @@ class Found(killing.Found):
     ends: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     changes: int = 0
+    erased: int = 0  # of these
     while_freezing: int = 0  # times that all workers were killed and left an audience half frozen
     while_sending: int = 0  # kills of one worker, once it was frozen
     pause: Pause | None = None
@@ -332,8 +333,8 @@ def drill(
             found = under_way.found
             found.ends = Counter(row.status for row in rows)
             found.reasons = Counter(row.reason for row in rows if row.reason)
-            gone = under_way.erased
-            found.faults += judge(evidence, known, under_way.opted_out, gone)
+            found.erased = len(under_way.erased)
+            found.faults += judge(evidence, known, under_way.opted_out, under_way.erased)
         return found
 
 
