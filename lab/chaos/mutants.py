@@ -357,19 +357,31 @@ ANSWERED: dict[bytes, Accepted] = {}
     "m15": Mutant(
         "a chunk of an audience is frozen after the commit of its place, not in it",
         "app.broadcasts.freezing:freeze",
-        "        added = await _freeze(process, db, broadcast, audience, window)\n",
-        """        fitting = segments.fitting(db, audience.readable, await db.now())
-        turns = await audiences.turns_in(db, audience, window)
-        added = await stored_audiences.count(
-            db, fitting, audience.gate, turns, window, workspace_id=broadcast.workspace_id
-        )
+        "await _freeze(process, db,",
+        "await _freeze_later(process, db,",
+        also=(
+            (
+                "app.broadcasts.freezing:_freeze",
+                "    return added\n",
+                """    return added
 
-        async def later() -> None:
-            async with process.database.write() as other:
-                await _freeze(process, other, broadcast, audience, window)
 
-        db.after_commit(lambda: __import__('asyncio').ensure_future(later()))
+async def _freeze_later(process: Process, db: Handle, *rest, **more) -> Counter[str]:
+    async def later() -> None:
+        await __import__('asyncio').sleep(0.1)
+        async with process.database.write() as other:
+            await _freeze(process, other, *rest, **more)
+
+    db.after_commit(lambda: __import__('asyncio').ensure_future(later()))
+    try:
+        async with db.savepoint():
+            added = await _freeze(process, db, *rest, **more)
+            raise LookupError("counted, and undone")
+    except LookupError:
+        return added
 """,
+            ),
+        ),
         found=r"was missed|frozen \d+",
         needs="a worker killed while the audience is being frozen: its chunk is left out",
         by=BROADCAST,
