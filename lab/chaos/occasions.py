@@ -27,7 +27,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import asyncpg
 import httpx2
@@ -105,12 +105,12 @@ ASTRAY = """
     WHERE m.contact_id IS NULL OR t.contact_id IS NULL
     """
 MEMBERS = "SELECT contact_id FROM segment_members WHERE segment_id = $1 AND member"
-# How often the steps of runs have moved each contact: each found the tag as the one before it left
-# it, for nothing else touches that.
+# How the steps of runs have moved each contact: each found the tag as the one before it left it,
+# for nothing else touches that.
 MOVES = """
     SELECT r.contact_id,
-           count(*) FILTER (WHERE s.kind = 'add_tag') AS entries,
-           count(*) FILTER (WHERE s.kind = 'remove_tag') AS exits
+           array_agg(CASE s.kind WHEN 'add_tag' THEN 'entered' ELSE 'left' END
+                     ORDER BY s.started_at, s.position)
     FROM runs r JOIN run_steps s ON s.workspace_id = r.workspace_id AND s.run_id = r.id
     WHERE s.kind IN ('add_tag', 'remove_tag') AND s.node_id <> 'been'
     GROUP BY r.contact_id
@@ -145,20 +145,16 @@ async def seen(url: str) -> Evidence:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Moves:
-    """How often a contact has entered a segment and left it."""
-
-    contact_id: str
-    entries: int
-    exits: int
+ENTERED, LEFT = "entered", "left"  # a segment
+# By contact, in the order of time.
+Moves: TypeAlias = Mapping[str, Sequence[str]]
 
 
-async def moves_of(url: str) -> list[Moves]:
+async def moves_of(url: str) -> Moves:
     connection = await asyncpg.connect(url)
     rows = await connection.fetch(MOVES)
     await connection.close()
-    return [Moves(**dict(row)) for row in rows]
+    return dict(map(tuple, rows))
 
 
 async def column(url: str, sql: str, *values: str) -> list[str]:
@@ -193,27 +189,34 @@ def judge(evidence: Evidence, contacts: Collection[str], flows: Mapping[str, str
 
 def judge_moves(
     runs: Sequence[StartedRun],
-    moves: Sequence[Moves],
+    moves: Moves,
     members: Collection[str],
     flows: Mapping[str, str],
 ) -> list[str]:
     """The faults of what started runs each time. `members` are who is in the segment by now."""
-    started = Counter((flows[run.definition_id], run.contact_id) for run in runs)
-    entered, left = (source + AGAIN for source in MOVED)
-    by_contact = {one.contact_id: one for one in moves}
-    again = {contact for name, contact in started if name.endswith(AGAIN)}
+    started = started_by_moves(runs, flows)
     faults = []
-    for id in sorted(again | by_contact.keys() | set(members)):
-        one = by_contact.get(id, Moves(id, 0, 0))
-        ran, is_in = (started[entered, id], started[left, id]), id in members
-        if ran != (one.entries, one.exits) or ran[0] - ran[1] != is_in:
+    for id in sorted(started.keys() | moves.keys() | set(members)):
+        did, ran = list(moves.get(id, ())), started.get(id, [])
+        is_in = id in members
+        if ran != did or (ran[-1:] == [ENTERED]) != is_in:
             faults.append(
-                f"{id} entered {one.entries} times and left {one.exits} times, is"
-                f" {'in' if is_in else 'out'}, and these started {ran[0]} and {ran[1]} runs"
+                f"{id} {', '.join(did) or 'never moved'}, is {'in' if is_in else 'out'}, and the"
+                f" runs started are: {', '.join(ran) or 'none'}"
             )
-    if not any(one.entries > 1 for one in moves):
+    if not any(did.count(ENTERED) > 1 for did in moves.values()):
         faults.append("nobody has entered a segment again")
     return faults
+
+
+def started_by_moves(runs: Sequence[StartedRun], flows: Mapping[str, str]) -> dict[str, list[str]]:
+    """The moves of each contact that have started a run each time, in the order of time."""
+    found: dict[str, list[str]] = {}
+    for run in sorted(runs, key=lambda run: run.at):
+        if flows[run.definition_id].endswith(AGAIN):
+            move = ENTERED if flows[run.definition_id].startswith(MOVED[0]) else LEFT
+            found.setdefault(run.contact_id, []).append(move)
+    return found
 
 
 def _others(runs: Sequence[StartedRun]) -> dict[str, int]:
@@ -359,7 +362,9 @@ def _judged(
         for id in asyncio.run(column(url, ASTRAY, segment_id, tag))
     ]
     moves, members = asyncio.run(moves_of(url)), asyncio.run(column(url, MEMBERS, by_tag["here"]))
-    found.entries, found.exits = sum(one.entries for one in moves), sum(one.exits for one in moves)
+    found.entries, found.exits = (
+        sum(did.count(move) for did in moves.values()) for move in (ENTERED, LEFT)
+    )
     found.faults += judge_moves(evidence.runs, moves, members, flows)
     return found
 

@@ -90,59 +90,71 @@ def test_what_is_true_has_no_faults_nor_has_what_killed_workers_had_in_hand_time
 
 
 MOVING = {"wfl_4": "segment_entered again", "wfl_5": "segment_left again"}
-MOVED = [
-    StartedRun(flow, "con_1", f"{NINE}{n}", "COMPLETED")
-    for n, flow in enumerate(("wfl_4", "wfl_5", "wfl_4"))
-]
-TWICE = [Moves("con_1", 2, 1)]
 
 
-def test_each_time_that_a_contact_enters_or_leaves_is_a_run_and_the_last_one_says_where_it_is() -> (
-    None
-):
-    assert occasions.judge(Evidence(MOVED, []), {"con_1"}, MOVING) == []
-    assert occasions.judge_moves(MOVED, TWICE, {"con_1"}, MOVING) == []
-    away = [*MOVED, replace(MOVED[1], at=f"{NINE}4")]
-    assert occasions.judge_moves(away, [Moves("con_1", 2, 2)], (), MOVING) == []
+def started_by(*definition_ids: str) -> list[StartedRun]:
+    """Runs for Ada, in the order of time."""
+    return [
+        StartedRun(id, "con_1", f"{NINE}{n}", "COMPLETED") for n, id in enumerate(definition_ids)
+    ]
+
+
+RETURNED = started_by("wfl_4", "wfl_5", "wfl_4")
+TWICE = {"con_1": ["entered", "left", "entered"]}
+
+
+def test_each_entry_and_each_exit_starts_a_run_in_turns() -> None:
+    assert occasions.judge(Evidence(RETURNED, []), {"con_1"}, MOVING) == []
+    assert occasions.judge_moves(RETURNED[::-1], TWICE, {"con_1"}, MOVING) == []
+    away = started_by("wfl_4", "wfl_5", "wfl_4", "wfl_5")
+    moves = {"con_1": ["entered", "left", "entered", "left"]}
+    assert occasions.judge_moves(away, moves, (), MOVING) == []
 
 
 @pytest.mark.parametrize(
     ("runs", "moves", "members", "fault"),
     [
         (
-            MOVED[:-1],
+            RETURNED[:-1],
             TWICE,
             {"con_1"},
-            "con_1 entered 2 times and left 1 times, is in, and these started 1 and 1 runs",
+            "con_1 entered, left, entered, is in, and the runs started are: entered, left",
         ),
         (
-            [*MOVED, MOVED[1]],
-            TWICE,
+            started_by("wfl_4", "wfl_5", "wfl_5", "wfl_4", "wfl_4"),
+            {"con_1": ["entered", "left", "entered", "left", "entered"]},
             {"con_1"},
-            "con_1 entered 2 times and left 1 times, is in, and these started 2 and 2 runs",
+            "con_1 entered, left, entered, left, entered, is in, and the runs started are:"
+            " entered, left, left, entered, entered",
         ),
         (
-            MOVED,
+            RETURNED,
             TWICE,
             (),
-            "con_1 entered 2 times and left 1 times, is out, and these started 2 and 1 runs",
+            "con_1 entered, left, entered, is out, and the runs started are:"
+            " entered, left, entered",
         ),
         (
-            [*MOVED, replace(MOVED[0], contact_id="con_2")],
+            [*RETURNED, replace(RETURNED[0], contact_id="con_2")],
             TWICE,
             {"con_1", "con_2"},
-            "con_2 entered 0 times and left 0 times, is in, and these started 1 and 0 runs",
+            "con_2 never moved, is in, and the runs started are: entered",
         ),
         (
-            MOVED,
+            RETURNED,
             TWICE,
             {"con_1", "con_2"},
-            "con_2 entered 0 times and left 0 times, is in, and these started 0 and 0 runs",
+            "con_2 never moved, is in, and the runs started are: none",
         ),
-        (MOVED[:1], [Moves("con_1", 1, 0)], {"con_1"}, "nobody has entered a segment again"),
+        (
+            RETURNED[:1],
+            {"con_1": ["entered"]},
+            {"con_1"},
+            "nobody has entered a segment again",
+        ),
     ],
 )
 def test_a_move_without_its_run_is_found_and_a_run_without_its_move(
-    runs: list[StartedRun], moves: list[Moves], members: Collection[str], fault: str
+    runs: list[StartedRun], moves: Moves, members: Collection[str], fault: str
 ) -> None:
     assert occasions.judge_moves(runs, moves, members, MOVING) == [fault]
