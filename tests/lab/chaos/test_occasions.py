@@ -81,9 +81,7 @@ def test_a_segment_is_moved_at_many_moments_and_nothing_of_it_is_missed() -> Non
     assert occasions.judge(missed, {"con_1", "con_2"}, flows) == [fault]
 
 
-def test_what_is_true_has_no_faults_nor_has_what_killed_workers_had_in_hand_time_and_again() -> (
-    None
-):
+def test_what_is_true_has_no_faults_nor_has_a_run_that_was_set_aside() -> None:
     aside = [*RUNS[:-1], replace(RUNS[-1], status="FAILED", reason="poisoned")]
     for evidence in (GOOD, Evidence(RUNS[:-1], [LEFT]), Evidence(aside, [])):
         assert occasions.judge(evidence, {"con_1", "con_2"}, FLOWS) == []
