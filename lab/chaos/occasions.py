@@ -212,10 +212,10 @@ def judge_moves(
 def started_by_moves(runs: Sequence[StartedRun], flows: Mapping[str, str]) -> dict[str, list[str]]:
     """The moves of each contact that have started a run each time, in the order of time."""
     found: dict[str, list[str]] = {}
-    for run in sorted(runs, key=lambda run: run.at):
-        if flows[run.definition_id].endswith(AGAIN):
-            move = ENTERED if flows[run.definition_id].startswith(MOVED[0]) else LEFT
-            found.setdefault(run.contact_id, []).append(move)
+    each_time = [run for run in runs if flows[run.definition_id].endswith(AGAIN)]
+    for run in sorted(each_time, key=lambda run: run.at):
+        move = ENTERED if flows[run.definition_id].startswith(MOVED[0]) else LEFT
+        found.setdefault(run.contact_id, []).append(move)
     return found
 
 
@@ -240,10 +240,10 @@ class Found(killing.Found):
 
     def __str__(self) -> str:
         return (
-            f"{self.under_way} while runs were being started, {self.returning} while contacts came"
-            f" and went; {self.runs:,} runs, {self.entries:,} and {self.exits:,} of them by"
-            f" entries and exits of these, {self.missed:,} occasions missed by pauses;"
-            f" {self.set_aside} runs set aside"
+            f"{self.under_way} while runs were being started, {self.returning} while some contacts"
+            f" had entered a segment again, and others not yet; {self.runs:,} runs,"
+            f" {self.entries:,} and {self.exits:,} of them by entries and exits of these,"
+            f" {self.missed:,} occasions missed by pauses; {self.set_aside} runs set aside"
         )
 
 
@@ -256,7 +256,7 @@ class Drill:
     url: str
     flows: Mapping[str, str]
     expected: int  # runs that start once, or are missed
-    moves: int  # runs of those that start each time, if no run is set aside
+    returning: int  # contacts that enter a segment again, if no run is set aside
     found: Found = field(default_factory=Found)
     done: Counter[str] = field(default_factory=Counter)  # changes, by flow
 
@@ -266,8 +266,8 @@ class Drill:
         before = None
         while True:
             evidence = asyncio.run(seen(self.url))
-            moves = sum(self.flows[run.definition_id].endswith(AGAIN) for run in evidence.runs)
-            so_far = len(evidence.runs) - moves + len(evidence.missed)
+            moves = started_by_moves(evidence.runs, self.flows).values()
+            so_far = len(evidence.runs) - sum(map(len, moves)) + len(evidence.missed)
             has_come = so_far >= self.expected and evidence.has_ended
             if has_come and self.done.total() == sum(map(len, CHANGES.values())):
                 break
@@ -283,7 +283,8 @@ class Drill:
                 self.workers.kill_one()
                 self.found.kills += 1
                 self.found.under_way += 0 < so_far < self.expected
-                self.found.returning += 0 < moves < self.moves
+                again = sum(did.count(ENTERED) > 1 for did in moves)
+                self.found.returning += 0 < again < self.returning
                 kill_at, before = now + kill_every, (so_far, ended)
             time.sleep(0.05)
         self.found.seconds = time.monotonic() - began
@@ -336,8 +337,8 @@ def drill(
             assert left > 0, f"all was ready {-left:.1f} s too late"
             time.sleep(left)
             url, expected = urls["database_url"], (len(flows) - len(MOVED)) * contacts
-            moves = -(-contacts // RETURNING) * (2 * ENTRIES - 1)
-            under_way = Drill(workers, client, url, flows, expected, moves)
+            returning = -(-contacts // RETURNING)
+            under_way = Drill(workers, client, url, flows, expected, returning)
             under_way.run(kill_every)
             time.sleep(AFTERWARDS_SECONDS)
             return _judged(under_way.found, url, people, flows, by_tag)
