@@ -40,7 +40,7 @@ CONTACTS = 10_000
 KILL_EVERY = 2.0
 WORKERS = 3
 LEASE_SECONDS = "1"  # so that another goes on soon
-LEAD = timedelta(seconds=10)  # from the activation to the occasions
+LEAD = timedelta(seconds=15)  # from the activation to the occasions
 CHANGE_EVERY = 0.5  # seconds, of the flows
 AFTERWARDS_SECONDS = 3.0  # in which somebody who is late would start a second run
 PATIENCE_SECONDS = 1_800.0
