@@ -45,6 +45,10 @@ BROADCAST = (
     *("-m", "pytest", "-q", "-n0", "tests/lab/chaos/test_broadcasts.py"),
     *("-k", "killed_workers"),
 )
+OCCASIONS = (
+    *("-m", "pytest", "-q", "-n0", "tests/lab/chaos/test_occasions.py"),
+    *("-k", "three_workers"),
+)
 CONTROL = "m0"
 
 
@@ -394,6 +398,18 @@ async def _freeze_later(process: Process, db: Handle, *rest, **more) -> Counter[
         found=r"got it \S+ s after the answer",
         needs="none: contacts opt out between the freezing and their message",
         by=BROADCAST,
+    ),
+    "m17": Mutant(
+        "a contact that was in a definition before is not let in again",
+        "app.store.new_runs:INSERT",
+        "    ON CONFLICT DO NOTHING\n",
+        """      AND NOT EXISTS (SELECT FROM runs AS r WHERE r.workspace_id = :workspace_id
+                      AND r.definition_id = :definition_id AND r.contact_id = :contact_id)
+    ON CONFLICT DO NOTHING
+""",
+        found=r"entered, left.* the runs started are: entered",
+        needs="none: contacts leave a segment and enter it again",
+        by=OCCASIONS,
     ),
 }
 
