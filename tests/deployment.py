@@ -21,6 +21,7 @@ from unittest import mock
 import httpx2
 
 from app.__main__ import main
+from app.audience import segment_jobs
 from app.broadcasts import freezing
 from app.database import db as database_module
 from app.database.db import Database
@@ -118,8 +119,12 @@ def tireless() -> int:
 
 
 def in_chunks(contacts: int) -> int:
-    """`python -m app`, which freezes an audience at most so many contacts at a time."""
-    with mock.patch.object(freezing, "CHUNK", contacts):
+    """`python -m app`, which looks at most at so many contacts at a time, for an audience that it
+    freezes and for what comes in segments."""
+    with (
+        mock.patch.object(freezing, "CHUNK", contacts),
+        mock.patch.object(segment_jobs, "CHUNK", contacts),
+    ):
         return main()
 
 

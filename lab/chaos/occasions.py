@@ -26,15 +26,17 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import asyncpg
 import httpx2
 
+from app.audience.segment_jobs import CHUNK
 from lab.chaos import killing
 from lab.chaos.killing import Workers
-from tests.deployment import Deployment, MailServer, made, owner_of, until
+from tests.deployment import Deployment, MailServer, in_chunks, made, owner_of, until
 
 CONTACTS = 10_000
 KILL_EVERY = 2.0
@@ -42,6 +44,7 @@ WORKERS = 3
 LEASE_SECONDS = "1"  # so that another goes on soon
 LEAD = timedelta(seconds=15)  # from the activation to the occasions
 CHANGE_EVERY = 0.5  # seconds, of the flows
+CHUNKS = 50  # in which contacts are looked at: pauses and kills come between two of them
 AFTERWARDS_SECONDS = 3.0  # in which somebody who is late would start a second run
 PATIENCE_SECONDS = 1_800.0
 TAGGED = {"path": "contact.tags", "op": "contains"}
@@ -275,8 +278,7 @@ class Drill:
             if now - began > PATIENCE_SECONDS:
                 self.found.faults.append(f"not after {PATIENCE_SECONDS:.0f} s: {so_far}")
                 break
-            if now >= change_at:
-                self.change(evidence)
+            if now >= change_at and self.change(evidence):
                 change_at = now + CHANGE_EVERY
             ended = sum(run.status in ENDED for run in evidence.runs)
             if now >= kill_at and (so_far, ended) != before:
@@ -289,8 +291,10 @@ class Drill:
             time.sleep(0.05)
         self.found.seconds = time.monotonic() - began
 
-    def change(self, evidence: Evidence) -> None:
-        """The next change of each flow whose runs are being started, or have been."""
+    def change(self, evidence: Evidence) -> bool:
+        """Make the next change of each flow whose runs are being started, or have been; whether
+        there was one."""
+        before = self.done.total()
         begun = {run.definition_id for run in evidence.runs}
         for id, name in self.flows.items():
             if id in begun and self.done[id] < len(CHANGES[name]):
@@ -299,6 +303,7 @@ class Drill:
                 # 503: a killed worker's transaction held it for too long; nothing was changed.
                 assert answer.status_code in (200, 503), answer.text
                 self.done[id] += answer.status_code == 200
+        return self.done.total() > before
 
 
 def drill(
@@ -315,6 +320,7 @@ def drill(
             directory, **urls, smtp_url=mail.url, **{"LEASE_SECONDS": LEASE_SECONDS, **more}
         ) as deployment,
     ):
+        deployment.program = partial(in_chunks, min(CHUNK, contacts // CHUNKS))
         deployment.web()
         workers = Workers(deployment, random.Random(seed), WORKERS)
         workers.start()
