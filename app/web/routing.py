@@ -10,7 +10,7 @@ or a pooled connection.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
@@ -228,12 +228,10 @@ class _Path:
             try:
                 response = await self._handle(endpoint, call)
             except Problem as refusal:
-                answer = None
                 may_be_copy = endpoint.concludes and not call.has_concluded
-                if asked is not None and may_be_copy and not isinstance(refusal, Unavailable):
-                    # The effect of a copy may be why. Without this look the refusal holds as well.
-                    with suppress(Unavailable):
-                        answer = await asked.earlier(database)
+                if asked is None or not may_be_copy or isinstance(refusal, Unavailable):
+                    raise
+                answer = await asked.earlier(database)  # the effect of a copy may be why
                 if answer is None:
                     raise
                 return answer
