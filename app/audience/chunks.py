@@ -13,13 +13,14 @@ from time import monotonic
 
 from app.errors import Contended
 
-# Contacts of the first chunk, and the fewest of one to which none that was cut off leads: on a slow
-# network a chunk takes long whoever is in it, and would take no less with fewer.
+# Contacts of the first chunk. No other has fewer, but after one that was cut off: on a slow network
+# a chunk takes long whoever is in it, and would take no less with fewer.
 FIRST = 8
-MOST = 5_000  # contacts of any
-AIM_SECONDS = 0.5  # that the next chunk is to take; one that took longer leaves half at least
-MOST_GROWTH = 8.0  # times as many contacts as in the last chunk, at the most
-SHORTEST_SECONDS = 0.001  # that a chunk is taken to take
+MOST = 5_000  # contacts of any chunk: as many as a statement of a preview looks at
+AIM_SECONDS = 0.5  # that the next chunk is to take; it has at least half as many as the last,
+MOST_GROWTH = 8.0  # and at most so many times as many
+SHORTEST_SECONDS = 0.001  # a chunk that took less counts as this long
+LONG_SECONDS = 2.0  # after a chunk that took longer, twice as many may outlast a statement
 
 
 class CutOff(Contended):
@@ -37,7 +38,7 @@ class ChunkSize:
     """How many contacts the next chunk has. The single one of a chunk that was cut off is judged
     `by_machine`, by a bounded part of the past."""
 
-    contacts: int = field(default_factory=lambda: FIRST)  # as it is by then: tests change it
+    contacts: int = field(default_factory=lambda: FIRST)  # read now, so that tests can change it
     by_machine: bool = False
 
     def limit_to(self, most: int) -> int:
@@ -60,5 +61,5 @@ class ChunkSize:
         self.by_machine = False
         seconds = max(SHORTEST_SECONDS, monotonic() - began)
         times = min(MOST_GROWTH, max(0.5, AIM_SECONDS / seconds))
-        fewest = min(FIRST, 2 * self.contacts)
+        fewest = min(FIRST, 2 * self.contacts) if seconds <= LONG_SECONDS else 1
         self.contacts = min(MOST, max(fewest, int(self.contacts * times)))

@@ -89,6 +89,7 @@ async def _chunk(process: Process, job: Job, size: ChunkSize) -> bool:
     """One transaction's worth; whether there is more to be done now. Raises CutOff, and _Lost."""
     async with process.database.write() as db:
         with size.measured():
+            size.limit_to(CHUNK)
             existing = await store.of_workspace(db, workspace_id=job.workspace_id)
             segment = await store.by_id(db, workspace_id=job.workspace_id, id=job.id)
             if segment is not None and segment.definition_id is not None:

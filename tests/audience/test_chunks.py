@@ -47,6 +47,11 @@ def test_chunks_that_take_long_whoever_is_in_them_are_not_of_single_contacts(
     assert [after(size, 2.0, monkeypatch) for _ in sizes] == sizes
 
 
+def test_a_contact_that_takes_seconds_stays_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of them would outlast the statement."""
+    assert after(ChunkSize(1), 2.6, monkeypatch) == 1
+
+
 def test_after_one_that_was_cut_off_comes_one_contact_and_then_the_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
