@@ -410,17 +410,28 @@ async def may_be_pruned(
 ) -> bool:
     """Whether a contact that is none of them may have been one: of the `frozen` recipients some
     were deleted, and retention deletes in the order of the contacts. So all are counted only for a
-    contact before all that are left."""
+    contact before all that are left; of a million in a second."""
     which: BroadcastKey = {"workspace_id": workspace_id, "broadcast_id": broadcast_id}
-    left = """
+    first: str | None = await db.fetch_value(
+        """
         SELECT contact_id FROM broadcast_recipients
         WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
-    """
-    if await db.count(
-        f"{left} AND contact_id < :contact_id", most=1, **which, contact_id=contact_id
-    ):
+        ORDER BY contact_id
+        LIMIT 1
+        """,
+        **which,
+    )
+    if first is not None and first < contact_id:
         return False
-    return await db.count(left, most=frozen, **which) < frozen
+    kept = await db.count(
+        """
+        SELECT contact_id FROM broadcast_recipients
+        WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
+        """,
+        most=frozen,
+        **which,
+    )
+    return kept < frozen
 
 
 async def page(

@@ -809,6 +809,12 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         lambda db: broadcast_recipients.next_due(db, **OF_BROADCAST),
         ["workspace_id broadcast_id"],
     ),
+    "whether recipients of a broadcast are no longer kept": (
+        lambda db: broadcast_recipients.may_be_pruned(
+            db, **OF_BROADCAST, contact_id="con_00000", frozen=9
+        ),
+        ["workspace_id broadcast_id"] * 2,
+    ),
     "how many messages of a broadcast are under way": (
         lambda db: broadcast_recipients.queued(db, **OF_BROADCAST, limit=9),
         ["workspace_id broadcast_id status"],
