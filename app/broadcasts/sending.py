@@ -127,7 +127,8 @@ async def _send(
     workspace = await workspaces.by_id(db, id=job.workspace_id)
     now, due_at = await db.now(), broadcast.goes_on_at
     whose: RowKey = {"workspace_id": broadcast.workspace_id, "id": broadcast.id}
-    if workspace is None:  # it was deleted just now
+    if workspace is None:  # its row is gone
+        await jobs.delete(db, "broadcast", workspace_id=job.workspace_id, ids=[job.id])
         return False
     if workspace.sending_paused or workspace.suspended:
         which: BroadcastKey = {"workspace_id": job.workspace_id, "broadcast_id": job.id}

@@ -55,12 +55,12 @@ async def wake_of_broadcast(db: Handle, *, workspace_id: str, broadcast_id: str,
     )
 
 
-# Those of a paused broadcast wait for that one, whatever their workspace does.
-FREE = """(COALESCE(m.reason_code, '') <> 'broadcast_paused'
-           OR 'SENDING' = (SELECT b.state FROM broadcasts b
-                           WHERE b.workspace_id = m.workspace_id AND b.id = m.broadcast_id))"""
-# A workspace that comes out of a row names no shard.
-FREE_OF_ONE = FREE.replace("m.workspace_id", ":workspace_id")
+# Those of a paused broadcast wait for that one, whatever their workspace does. Citus locks rows
+# only by a statement that has its one workspace as a value; `in_vain` locks none, and asks all.
+FREE_OF_ONE = """(COALESCE(m.reason_code, '') <> 'broadcast_paused'
+    OR 'SENDING' = (SELECT b.state FROM broadcasts b
+                    WHERE b.workspace_id = :workspace_id AND b.id = m.broadcast_id))"""
+FREE_OF_EACH = FREE_OF_ONE.replace(":workspace_id", "w.id")
 
 
 async def _wake(db: Handle, whose: str, *, workspace_id: str, limit: int, **values: str) -> int:
@@ -107,7 +107,7 @@ async def in_vain(db: Handle, *, after: str = "", limit: int) -> list[str]:
         WHERE w.id > :after
           AND NOT w.sending_paused AND NOT w.suspended AND w.deleted_at IS NULL
           AND EXISTS (SELECT 1 FROM messages m
-                      WHERE m.workspace_id = w.id AND m.parked AND {FREE})
+                      WHERE m.workspace_id = w.id AND m.parked AND {FREE_OF_EACH})
         ORDER BY w.id
         LIMIT :limit
         """,

@@ -322,7 +322,7 @@ def drill(
             directory, **urls, smtp_url=mail.url, **{"LEASE_SECONDS": LEASE_SECONDS, **more}
         ) as deployment,
     ):
-        deployment.program = partial(in_chunks, min(CHUNK, contacts // CHUNKS))
+        deployment.program = partial(in_chunks, min(CHUNK, max(1, contacts // CHUNKS)))
         deployment.web()
         workers = Workers(deployment, random.Random(seed), WORKERS)
         workers.start()
