@@ -41,10 +41,11 @@ def test_the_flow_editor_reads_tags_and_what_came_to_the_webhook_once(
         page.get_by_label(shown, exact=True).wait_for()
     once = sorted(["/tags", f"{url}/webhook-schema"])
     assert sorted(asked) == once
-    went(page, f"/flows{url}/edit")
-    box(page, "a").click()
-    page.locator("datalist#tags").wait_for(state="attached")
-    service.until(lambda: sorted(asked) == sorted(2 * once))
+    with page.expect_request("**/webhook-schema*"), page.expect_request("**/tags?*"):
+        went(page, f"/flows{url}/edit")
+        box(page, "a").click()
+        page.locator("datalist#tags").wait_for(state="attached")
+    assert sorted(asked) == sorted(2 * once)
     page.remove_listener("request", ask)
 
 
