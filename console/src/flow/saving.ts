@@ -1,5 +1,5 @@
 // What is drawn of a flow: taken back, checked, kept in the tab, and saved.
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { api, got } from '../api'
 import { parse, same } from '../exact'
 import type { Kind } from '../names'
@@ -101,7 +101,8 @@ export function useSaving(of: Kind, id: string, stored: Stored, say: (what: stri
   const hasCredentials = useMemo(() => veiled(doc) !== JSON.stringify(doc), [doc]) || secret !== ''
   const check = useCheck(of, id, doc, stored.value.findings)
 
-  useEffect(() => {
+  // Before the page says that it is kept: an effect that still waits when somebody leaves never runs.
+  useLayoutEffect(() => {
     try {
       if (isChanged)
         sessionStorage.setItem(
