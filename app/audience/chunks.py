@@ -1,4 +1,4 @@
-"""The size of chunks of contacts, by the time that they take.
+"""Work in chunks of contacts: their size, by the time that they take, and the spell of a claim.
 
 Who has done thousands of things takes some 30 ms to judge, and others some microseconds: a thousand
 of the former may outlast the five seconds of a statement.
@@ -6,13 +6,21 @@ of the former may outlast the five seconds of a statement.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 
 from app.errors import Contended
+from app.jobs.leases import Lease
+from app.store.jobs import Job
 
+log = logging.getLogger(__name__)
+
+SPELL_SECONDS = 2.0  # of one claim, whose worker then looks for others,
+SLOW_SPELL_SECONDS = 10.0  # and of one that a statement has been cut off in, after five
 # Contacts of the first chunk. No other has fewer, but after one that was cut off: on a slow network
 # a chunk takes long whoever is in it, and would take no less with fewer.
 FIRST = 8
@@ -40,6 +48,7 @@ class ChunkSize:
 
     contacts: int = field(default_factory=lambda: FIRST)  # read now, so that tests can change it
     by_machine: bool = False
+    measured_chunks: int = 0  # before the next one, but for those that were cut off
 
     def limit_to(self, most: int) -> int:
         """Have no more than `most` contacts, from now on; how many."""
@@ -59,7 +68,28 @@ class ChunkSize:
             self.by_machine, self.contacts = self.contacts == 1, 1
             raise cut_off from error
         self.by_machine = False
+        self.measured_chunks += 1
         seconds = max(SHORTEST_SECONDS, monotonic() - began)
         times = min(MOST_GROWTH, max(0.5, AIM_SECONDS / seconds))
         fewest = min(FIRST, 2 * self.contacts) if seconds <= LONG_SECONDS else 1
         self.contacts = min(MOST, max(fewest, int(self.contacts * times)))
+
+
+async def work_in_chunks(
+    lease: Lease, job: Job, chunk: Callable[[ChunkSize], Awaitable[bool]]
+) -> bool:
+    """Work on a claimed job for a spell, a `chunk` at a time: each says whether there is more to be
+    done now, and is asked again while the answer of its COMMIT is lost. Whether there is more, and
+    the lease is held: the claim is to be given back then, for a large audience takes minutes."""
+    began, size = monotonic(), ChunkSize()
+    ends, goes_on, is_cut_off = began + SPELL_SECONDS, True, False
+    while goes_on and lease.is_held and (is_cut_off or monotonic() < ends):
+        try:
+            goes_on, is_cut_off = await lease.until_known(partial(chunk, size)), False
+        except CutOff as error:
+            extra = {"kind": job.kind, "row_id": job.id, "contacts": error.contacts}
+            log.warning("chunk given up", extra={**extra, "error": error.reason})
+            # It goes on in this claim, with one contact: the next begins with those again who took
+            # too long together.
+            ends, is_cut_off = began + SLOW_SPELL_SECONDS, True
+    return goes_on and lease.is_held

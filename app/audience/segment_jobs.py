@@ -9,14 +9,14 @@ last, in the same transaction: whoever lost it all the same changes nothing.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import zip_longest
 
 from app.audience import membership, reactions, schedules, segments
-from app.audience.chunks import ChunkSize, CutOff
+from app.audience.chunks import ChunkSize, work_in_chunks
 from app.audience.membership import Flip, Moved, Questions
 from app.audience.workspace_context import context_of
 from app.database.db import Handle
@@ -40,8 +40,6 @@ from app.store.segments import Segment
 
 log = logging.getLogger(__name__)
 
-SPELL_SECONDS = 2.0  # of one claim, whose worker then looks for others,
-SLOW_SPELL_SECONDS = 10.0  # and of one that a statement has been cut off in, after five
 CHUNK = 1_000  # contacts of one transaction at the most
 FEW = 250  # contacts of one transaction whose dates are reckoned
 # Who was being created when the filter was saved, by a transaction that could not see it: these are
@@ -59,25 +57,9 @@ class _Lost(Exception):
 
 async def work(process: Process, job: Job) -> None:
     """Work on a claimed segment for a while, chunk by chunk; it is due again, if more is left."""
-    began = time.monotonic()
-    async with process.lease(job):
-        ends, size = began + SPELL_SECONDS, ChunkSize()
-        goes_on, is_cut_off = True, False
+    async with process.lease(job) as lease:
         with suppress(_Lost):  # whoever has the claim by now goes on
-            while goes_on and (is_cut_off or time.monotonic() < ends):
-                try:
-                    goes_on, is_cut_off = await _chunk(process, job, size), False
-                except CutOff as error:
-                    extra = {
-                        "segment_id": job.id,
-                        "contacts": error.contacts,
-                        "error": error.reason,
-                    }
-                    log.warning("chunk of a segment given up", extra=extra)
-                    # It goes on in this claim: the next begins with those again who took too long
-                    # together.
-                    ends, is_cut_off = began + SLOW_SPELL_SECONDS, True
-            if goes_on:  # let others have the slot: a large fill takes minutes
+            if await work_in_chunks(lease, job, partial(_chunk, process, job)):
                 async with process.database.write() as db:
                     await _hold(db, job)
                     whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
@@ -86,42 +68,47 @@ async def work(process: Process, job: Job) -> None:
 
 
 async def _chunk(process: Process, job: Job, size: ChunkSize) -> bool:
-    """One transaction's worth; whether there is more to be done now. Raises CutOff, and _Lost."""
+    """One transaction's worth; whether there is more to be done now. Done again after a COMMIT
+    whose answer was lost, it finds what it did. Raises CutOff, and _Lost."""
     async with process.database.write() as db:
         with size.measured():
             size.limit_to(CHUNK)
+            whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
             existing = await store.of_workspace(db, workspace_id=job.workspace_id)
-            segment = await store.by_id(db, workspace_id=job.workspace_id, id=job.id)
+            segment = await store.by_id(db, **whose)
             if segment is not None and segment.definition_id is not None:
-                segment = await watches.lock_one(db, workspace_id=job.workspace_id, id=job.id)
+                segment = await watches.lock_one(db, **whose)
             if segment is None or segment.state == "removing":
-                return await _removed(process, db, job)
-            if segment.reason_code or job.claims > jobs.MAX_CLAIMS:
-                # It has ended its worker several times: no more is done until it is saved again,
-                # and whoever wakes it finds it so.
-                await _hold(db, job)
-                if segment.reason_code is None:
-                    whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
-                    await store.set_aside(db, **whose, reason_code=Reason.POISONED)
-                    log.error(
-                        "segment set aside", extra={"segment_id": job.id, "kind": segment.kind}
-                    )
-                await jobs.rest(
-                    db, "segment", workspace_id=job.workspace_id, id=job.id, wake_at=None
-                )
+                is_more = await _remove_some(db, job)
+            elif segment.reason_code or job.claims > jobs.MAX_CLAIMS:
+                await _set_aside(db, segment, job)
                 return False
-            is_more = await _judged(process, db, segment, existing, job, size=size)
-            if not is_more and segment.missed is not None and await _is_over(db, segment, job):
-                await store.remove(db, workspace_id=job.workspace_id, id=job.id)
-                is_more = True
+            else:
+                is_more = await _judged(process, db, segment, existing, job, size=size)
+                if not is_more and segment.missed is not None and await _is_over(db, segment, job):
+                    await store.remove(db, **whose)
+                    is_more = True
             await _hold(db, job)
             if is_more:
                 seconds = process.settings.lease_seconds
                 await jobs.renew(db, job, lease_seconds=seconds, has_progressed=True)
-                return True
-            at = await _next(db, job, segment, existing)
-            await jobs.rest(db, "segment", workspace_id=job.workspace_id, id=job.id, wake_at=at)
-            return False
+            elif segment is None or segment.state == "removing":
+                await jobs.delete(db, "segment", workspace_id=job.workspace_id, ids=[job.id])
+            else:
+                at = await _next(db, job, segment, existing)
+                await jobs.rest(db, "segment", **whose, wake_at=at)
+            return is_more
+
+
+async def _set_aside(db: Handle, segment: Segment, job: Job) -> None:
+    """Rest a segment that has ended its worker several times: no more is done until it is saved
+    again, and whoever wakes it finds it so."""
+    await _hold(db, job)
+    whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
+    if segment.reason_code is None:
+        await store.set_aside(db, **whose, reason_code=Reason.POISONED)
+        log.error("segment set aside", extra={"segment_id": job.id, "kind": segment.kind})
+    await jobs.rest(db, "segment", **whose, wake_at=None)
 
 
 async def _hold(db: Handle, job: Job) -> None:
@@ -156,21 +143,16 @@ async def _is_over(db: Handle, watch: Segment, job: Job) -> bool:
     return is_judged and not await segment_members.due(db, **whose, limit=1)
 
 
-async def _removed(process: Process, db: Handle, job: Job) -> bool:
-    """Delete a chunk of a segment that nobody sees any more, and at last itself."""
+async def _remove_some(db: Handle, job: Job) -> bool:
+    """Delete a chunk of a segment that nobody sees any more, and at last itself; whether some of it
+    is left."""
     whose: SegmentKey = {"workspace_id": job.workspace_id, "segment_id": job.id}
-    is_more = await segment_members.delete_some(db, **whose, limit=CHUNK) == CHUNK
-    if not is_more:
-        await usage.forget_period(
-            db, workspace_id=job.workspace_id, meter=segment_members.METER, period=job.id
-        )
-        await store.delete(db, workspace_id=job.workspace_id, id=job.id)
-    await _hold(db, job)
-    if is_more:
-        seconds = process.settings.lease_seconds
-        await jobs.renew(db, job, lease_seconds=seconds, has_progressed=True)
+    if await segment_members.delete_some(db, **whose, limit=CHUNK) == CHUNK:
         return True
-    await jobs.delete(db, "segment", workspace_id=job.workspace_id, ids=[job.id])
+    await usage.forget_period(
+        db, workspace_id=job.workspace_id, meter=segment_members.METER, period=job.id
+    )
+    await store.delete(db, workspace_id=job.workspace_id, id=job.id)
     return False
 
 

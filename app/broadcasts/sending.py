@@ -9,14 +9,12 @@ recipients (a full mailbox is tried for days) keep nobody else from being sent t
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from app.audience.chunks import ChunkSize, CutOff
+from app.audience.chunks import ChunkSize, work_in_chunks
 from app.broadcasts import audience as audiences
 from app.broadcasts import control, freezing, guard, pacing
 from app.broadcasts.guard import SendingRefusal
@@ -41,10 +39,6 @@ from app.store.row_keys import BroadcastKey, RowKey
 from app.store.templates import Template
 from app.store.workspaces import Workspace
 
-log = logging.getLogger(__name__)
-
-SPELL_SECONDS = 2.0  # of one claim, whose worker then looks for others,
-SLOW_SPELL_SECONDS = 10.0  # and of one in which a chunk has been cut off, after five
 FILLED_IN = timedelta(seconds=1)  # until it is looked again whether a frozen segment is filled
 WINDOW = 1_000  # messages under way
 WAITING = 20_000  # messages that wait for their recipients; more of them count as under way
@@ -60,26 +54,13 @@ SETTLED_AT_ONCE = 100
 async def move(process: Process, job: Job) -> None:
     """Work on the claimed broadcast for a while; it is due again, if something is left to do."""
     async with process.lease(job) as lease:
-        began = time.monotonic()
-        ends, size = began + SPELL_SECONDS, ChunkSize()
-        turn, goes_on, is_cut_off = 0, True, False
-        while goes_on and lease.is_held and (is_cut_off or time.monotonic() < ends):
-            try:
-                goes_on = await lease.until_known(partial(step, process, job, turn, size))
-            except CutOff as error:
-                # Goes on in this claim, with one contact: the next begins with more again.
-                extra = {"broadcast_id": job.id, "contacts": error.contacts, "error": error.reason}
-                log.warning("chunk of an audience given up", extra=extra)
-                ends, is_cut_off = began + SLOW_SPELL_SECONDS, True
-            else:
-                turn, is_cut_off = turn + 1, False
-        if goes_on and lease.is_held:
+        if await work_in_chunks(lease, job, partial(step, process, job)):
             async with process.database.write() as db:
                 if await jobs.lock(db, [job]):
                     await _rest(process, db, job, await db.now())
 
 
-async def step(process: Process, job: Job, turn: int = 0, size: ChunkSize | None = None) -> bool:
+async def step(process: Process, job: Job, size: ChunkSize | None = None) -> bool:
     """One transaction's worth, of a chunk that has this size while the audience is frozen; whether
     to go on at once. Done again after a COMMIT whose answer was lost, it finds what it did. Raises
     CutOff."""
@@ -103,7 +84,7 @@ async def step(process: Process, job: Job, turn: int = 0, size: ChunkSize | None
                 await control.begin(process, db, broadcast)
             return False
         if broadcast.state == "SENDING":
-            return await _send(process, db, job, broadcast, turn=turn, size=size or ChunkSize())
+            return await _send(process, db, job, broadcast, size=size or ChunkSize())
         await jobs.delete(db, "broadcast", workspace_id=job.workspace_id, ids=[job.id])
         return False
 
@@ -117,7 +98,7 @@ async def _rest(process: Process, db: Handle, job: Job, wake_at: datetime) -> No
 
 
 async def _send(
-    process: Process, db: Handle, job: Job, broadcast: Broadcast, *, turn: int, size: ChunkSize
+    process: Process, db: Handle, job: Job, broadcast: Broadcast, *, size: ChunkSize
 ) -> bool:
     template = await templates.by_id(db, workspace_id=job.workspace_id, id=broadcast.template_id)
     if template is None:
@@ -153,8 +134,9 @@ async def _send(
             else:
                 await _rest(process, db, job, await db.now() + FILLED_IN)
             return False
+        is_turn = size.measured_chunks % FROZEN_BETWEEN == 0
         broadcast = await freezing.freeze(process, db, broadcast, audience, size)
-        if not broadcast.is_frozen and turn % FROZEN_BETWEEN:
+        if not broadcast.is_frozen and not is_turn:
             return True
     return await _make(process, db, job, broadcast, template, workspace=workspace)
 

@@ -1,4 +1,4 @@
-"""The size of chunks of contacts, by the time that they take."""
+"""Work in chunks of contacts: their size, by the time that they take."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_after_one_that_was_cut_off_comes_one_contact_and_then_the_machine(
         raise Contended("Somebody holds it.")
     assert not isinstance(passed.value, CutOff)
     assert after(size, 0.125, monkeypatch) == 4
-    assert not size.by_machine
+    assert (size.by_machine, size.measured_chunks) == (False, 1)
 
 
 def test_a_database_that_does_not_answer_says_nothing_about_the_contacts() -> None:

@@ -38,7 +38,8 @@ from app.database import ids
 from app.database.db import Handle, new_id
 from app.database.handle import ConnectedHandle
 from app.database.ids import first_id
-from app.errors import Contended, Problem
+from app.errors import CommitUnknown, Problem
+from app.jobs import leases
 from app.machine import document, segment_changes, segment_filter
 from app.machine.contact_values import State
 from app.machine.reasons import Reason
@@ -60,12 +61,13 @@ from app.store import (
 from app.store import segments as store
 from app.store import topics as stored_topics
 from app.store.contacts import Contact
+from app.store.jobs import Job
 from app.store.row_keys import WorkspaceKey
-from app.store.segment_fills import Stretch
 from app.store.segment_members import SegmentMembership
 from tests.audience.segment_worker import Worker
 from tests.cast import SEND_HELLO, hook, lock_waiters, settle, workspace
 from tests.servers import set_clock
+from tests.slow_statements import cut_off
 from workers import maintenance
 from workers.maintenance import JobSweep
 from workers.retention import RetentionScan
@@ -677,7 +679,7 @@ async def test_whoever_takes_too_long_even_alone_is_judged_by_the_newest_part_of
 ) -> None:
     """Not for ever by turns, here and there."""
     monkeypatch.setattr(contact_past, "MOST_OF_PAST", 2)
-    cut_off(monkeypatch, least=1, seconds=0.0)
+    cut_off(monkeypatch, least=1)
     here = await world(process, acme, 1)
     async with process.database.write() as db:
         await here.create(db)
@@ -1042,10 +1044,10 @@ async def test_whoever_takes_too_long_to_judge_together_is_judged_one_by_one(
     made: Callable[[World, int], Awaitable[None]],
 ) -> None:
     """A statement that is cut off has taken longer than a claim goes on for."""
-    monkeypatch.setattr(segment_jobs, "SPELL_SECONDS", 0.05)
+    monkeypatch.setattr(chunks, "SPELL_SECONDS", 0.05)
     here = await world(process, acme, 1)
     await made(here, 3)
-    cut_off(monkeypatch, least=2)
+    cut_off(monkeypatch, least=2, seconds=0.1)
     await settle(process)
     assert [*(await here.kept()).values()] == [(set(here.people), 3)]
 
@@ -1059,38 +1061,43 @@ async def test_whoever_takes_too_long_even_alone_is_judged_by_the_machine(
     made: Callable[[World, int], Awaitable[None]],
 ) -> None:
     """It looks at a bounded part of what one has done."""
-    monkeypatch.setattr(segment_jobs, "SPELL_SECONDS", 0.05)
-    monkeypatch.setattr(segment_jobs, "SLOW_SPELL_SECONDS", 0.15)
+    monkeypatch.setattr(chunks, "SPELL_SECONDS", 0.05)
+    monkeypatch.setattr(chunks, "SLOW_SPELL_SECONDS", 0.15)
     here = await world(process, acme, 1)
     await made(here, 3)
-    cut_off(monkeypatch, least=1)
+    cut_off(monkeypatch, least=1, seconds=0.1)
     for done in (1, 2, 3):
         [job] = await process.claim("segment", [], 1)
         await segment_jobs.work(process, job)
         assert [count for _, count in (await here.kept()).values()] == [done]
-    given_up = [one for one in caplog.records if one.message == "chunk of a segment given up"]
+    given_up = [one for one in caplog.records if one.message == "chunk given up"]
     assert [vars(one)["contacts"] for one in given_up] == [8, 1] * 3
 
 
-def cut_off(monkeypatch: pytest.MonkeyPatch, *, least: int, seconds: float = 0.1) -> None:
-    """Let statements that judge so many contacts, or more, take too long, which is this long."""
-    fill, changes = segment_fills.fill, segment_fills.changes
+@pytest.mark.parametrize("made", CROWDS)
+async def test_a_claim_goes_on_after_a_chunk_whose_commit_was_not_answered(
+    process: Process,
+    acme: str,
+    monkeypatch: pytest.MonkeyPatch,
+    made: Callable[[World, int], Awaitable[None]],
+) -> None:
+    """What is done again finds what it did."""
+    monkeypatch.setattr(leases, "ASK_AGAIN_SECONDS", 0.01)
+    chunk, answers = segment_jobs._chunk, list[bool]()
 
-    async def judged(going: Any, among: int, *given: Any, **named: Any) -> Any:
-        if among >= least:
-            await asyncio.sleep(seconds)
-            raise Contended("canceling statement due to statement timeout")
-        return await going(*given, **named)
+    async def unanswered(process: Process, job: Job, size: ChunkSize) -> bool:
+        answers.append(await chunk(process, job, size))
+        if len(answers) == 1:
+            raise CommitUnknown("The answer was lost.")
+        return answers[-1]
 
-    async def filled(db: Handle, fits: Any, flip: Any, stretch: Stretch, **named: Any) -> Any:
-        ids = await segment_fills.ids_of(db, stretch, workspace_id=named["workspace_id"])
-        return await judged(fill, len(ids), db, fits, flip, stretch, **named)
-
-    async def changed(*given: Any, contact_ids: list[str], **named: Any) -> Any:
-        return await judged(changes, len(contact_ids), *given, contact_ids=contact_ids, **named)
-
-    monkeypatch.setattr(segment_fills, "fill", filled)
-    monkeypatch.setattr(segment_fills, "changes", changed)
+    here = await world(process, acme, 1)
+    await made(here, 20)
+    monkeypatch.setattr(segment_jobs, "_chunk", unanswered)
+    [job] = await process.claim("segment", [], 1)
+    await segment_jobs.work(process, job)
+    assert len(answers) > 2
+    assert [*(await here.kept()).values()] == [(set(here.people), 20)]
 
 
 @pytest.mark.parametrize("are_held", [False, True], ids=["erased", "held"])
@@ -1211,7 +1218,7 @@ def noted(function: Any, limits: list[int]) -> Any:
 async def test_a_fill_gives_its_slot_to_others_after_a_while(
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment_jobs, "SPELL_SECONDS", 0.1)
+    monkeypatch.setattr(chunks, "SPELL_SECONDS", 0.1)
     monkeypatch.setattr(chunks, "FIRST", 2)
     here = await world(process, acme, 1)
     await crowd(here, 8)

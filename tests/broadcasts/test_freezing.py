@@ -15,11 +15,12 @@ from app.audience import chunks, segment_jobs
 from app.audience.chunks import ChunkSize
 from app.audience.segments import fitting_of, known, stored
 from app.broadcasts import sending
-from app.database.db import Database
+from app.database.db import Database, Handle
 from app.errors import Contended
 from app.machine import document
 from app.process import Process
 from app.store import broadcast_audiences, segment_fills, segments
+from app.store.broadcasts import Broadcast
 from app.store.jobs import Job
 from app.store.row_keys import WorkspaceKey
 from tests.broadcasts.test_control import begun, people, stepped
@@ -27,8 +28,9 @@ from tests.broadcasts.test_sending import recipients, sent_to, worked
 from tests.cast import NEXT_MONTH, Cast, settle
 from tests.driving import set_clock
 from tests.messages.test_gate import EVENING, MORNING, NIGHT, setting
-from tests.routes.test_broadcasts import TWICE, VIP, broadcast, buyers, cut_off, person
+from tests.routes.test_broadcasts import TWICE, VIP, broadcast, buyers, person
 from tests.routes.test_segments import PRO
+from tests.slow_statements import cut_off
 
 ZONES = {"ada": "Asia/Tokyo", "bob": "America/New_York", "eve": None, "ian": "UTC"}
 
@@ -297,7 +299,7 @@ async def test_those_who_take_too_long_are_frozen_one_by_one_in_the_same_claim(
 ) -> None:
     """Another one would begin with all of them again. Who takes too long even alone is judged by
     the machine."""
-    monkeypatch.setattr(sending, "SPELL_SECONDS", 0.05)
+    monkeypatch.setattr(chunks, "SPELL_SECONDS", 0.05)
     twice = await buyers(cast)
     path = await begun(cast, process, filter=TWICE)
     cut_off(monkeypatch, least=least, seconds=0.1)
@@ -318,7 +320,7 @@ async def test_a_claim_freezes_few_contacts_at_first_and_more_while_that_is_quic
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch, aim: float, sizes: list[int]
 ) -> None:
     monkeypatch.setattr(chunks, "AIM_SECONDS", aim)
-    monkeypatch.setattr(sending, "SPELL_SECONDS", 60)
+    monkeypatch.setattr(chunks, "SPELL_SECONDS", 60)
     everybody = await people(cast, 80)
     path = await begun(cast, process)
     asked, reached = list[int](), broadcast_audiences.reached
@@ -392,17 +394,39 @@ async def test_whoever_lies_beside_the_one_that_the_machine_judges_is_not_in_the
     assert counts == [1, 1, 0]
 
 
+async def test_some_messages_are_made_while_the_audience_is_frozen_but_not_after_each_chunk(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.broadcasts.freezing.CHUNK", 1)
+    monkeypatch.setattr(chunks, "SPELL_SECONDS", 60)
+    monkeypatch.setattr(sending, "FROZEN_BETWEEN", 3)
+    await people(cast, 7)
+    await begun(cast, process)
+    frozen, make = list[int](), sending._make
+
+    async def noted(
+        process: Process, db: Handle, job: Job, broadcast: Broadcast, *given: Any, **named: Any
+    ) -> bool:
+        frozen.append(sum(broadcast.frozen.values()))
+        return await make(process, db, job, broadcast, *given, **named)
+
+    monkeypatch.setattr(sending, "_make", noted)
+    [job] = await process.claim("broadcast", [], 1)
+    await sending.move(process, job)
+    assert frozen[:4] == [1, 4, 7, 7]
+
+
 async def test_what_follows_a_chunk_that_was_cut_off_goes_on_no_longer_than_a_claim(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A cancel of so many that it takes long, for instance."""
-    monkeypatch.setattr(sending, "SPELL_SECONDS", 0.05)
-    monkeypatch.setattr(sending, "SLOW_SPELL_SECONDS", 0.05)
+    monkeypatch.setattr(chunks, "SPELL_SECONDS", 0.05)
+    monkeypatch.setattr(chunks, "SLOW_SPELL_SECONDS", 0.05)
     await begun(cast, process)
     steps = []
 
-    async def step(process: Process, job: Job, turn: int, size: ChunkSize) -> bool:
-        steps.append(turn)
+    async def step(process: Process, job: Job, size: ChunkSize) -> bool:
+        steps.append(size.contacts)
         if len(steps) > 1:
             await asyncio.sleep(0.03)
             return len(steps) < 20
@@ -412,8 +436,8 @@ async def test_what_follows_a_chunk_that_was_cut_off_goes_on_no_longer_than_a_cl
     monkeypatch.setattr(sending, "step", step)
     [job] = await process.claim("broadcast", [], 1)
     await sending.move(process, job)
-    assert steps in ([0, 0, 1], [0, 0])
-    [warning] = [vars(one) for one in caplog.records if one.name == sending.log.name]
+    assert steps in ([8, 1, 1], [8, 1])
+    [warning] = [vars(one) for one in caplog.records if one.name == chunks.log.name]
     assert (warning["contacts"], warning["error"]) == (8, "canceling statement")
 
 

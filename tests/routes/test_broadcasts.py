@@ -10,23 +10,19 @@ import pytest
 
 from app.audience.segments import stored
 from app.broadcasts import audience as audiences
-from app.database.db import Handle
-from app.errors import Contended
 from app.machine.fields import YEAR
 from app.process import Process
 from app.store import (
     bounded_pages,
-    broadcast_audiences,
     broadcasts,
     segments,
     templates,
     workspaces,
 )
-from app.store.broadcast_audiences import Window
-from app.store.segments import Fitting
 from tests.cast import NEXT_MONTH, Cast, Person, lock_waiters, settle
 from tests.driving import set_clock
 from tests.routes.test_new_messages import in_production
+from tests.slow_statements import cut_off
 from tests.tables import each_row
 
 HELLO = {"subject": "News for {{contact.firstName}}", "html": "<p>Hello</p>"}
@@ -315,29 +311,6 @@ async def buyers(cast: Cast) -> list[str]:
             happened = {"match": {"email": f"{name}@x.test"}, "name": "order"}
             await cast.ed.made("/events", happened)
     return ids[1:]
-
-
-def cut_off(monkeypatch: pytest.MonkeyPatch, *, least: int, seconds: float = 0.0) -> None:
-    """Let statements that look at so many contacts of an audience, or more, take too long."""
-
-    def limited(asked: Any) -> Any:
-        async def looked(db: Handle, fits: Fitting, *given: Any, **named: Any) -> Any:
-            window = next(one for one in given if isinstance(one, Window))
-            among = await db.fetch_value(
-                "SELECT count(*) FROM contacts WHERE id > :after AND id <= :until",
-                after=window.after,
-                until=window.until,
-            )
-            if among >= least and fits.sql not in {"c.id = :alone", "FALSE"}:
-                await asyncio.sleep(seconds)
-                raise Contended("canceling statement due to statement timeout")
-            return await asked(db, fits, *given, **named)
-
-        return looked
-
-    for name in ("count", "freeze"):
-        asked = getattr(broadcast_audiences, name)
-        monkeypatch.setattr(broadcast_audiences, name, limited(asked))
 
 
 @pytest.mark.parametrize("least", [2, 1], ids=["together", "even alone"])

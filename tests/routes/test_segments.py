@@ -10,8 +10,6 @@ import pytest
 
 from app.audience import membership, segment_jobs, segments
 from app.audience.chunks import ChunkSize
-from app.database.db import Handle
-from app.errors import Contended
 from app.machine import document, segment_filter
 from app.process import Process
 from app.store import bounded_pages, broadcasts, jobs, names_in_use
@@ -19,6 +17,7 @@ from app.store import segments as store
 from tests.cast import HELLO, Cast, settle
 from tests.runs.test_runner import later
 from tests.servers import set_clock
+from tests.slow_statements import cut_off
 from tests.tables import each_row
 from workers.maintenance import JobSweep
 
@@ -364,28 +363,6 @@ async def test_a_page_goes_on_where_the_last_ended_however_few_fit(
     assert pages > 2
     preview = await cast.vic.made("/segments/preview", {"filter": VIP})
     assert (preview["count"], preview["isComplete"]) == (1, False)
-
-
-def cut_off(monkeypatch: pytest.MonkeyPatch, *, least: int, seconds: float = 0.0) -> None:
-    """Let statements that look at so many contacts, or more, take too long."""
-
-    def limited(asked: Any) -> Any:
-        async def looked(db: Handle, fits: store.Fitting, **named: Any) -> Any:
-            since, before = named["since"] or "", named["before"] or "z"
-            among = await db.fetch_value(
-                "SELECT count(*) FROM contacts WHERE id >= :since AND id < :before",
-                since=since,
-                before=before,
-            )
-            if among >= least and fits.sql not in {"c.id = :alone", "FALSE"}:
-                await asyncio.sleep(seconds)
-                raise Contended("canceling statement due to statement timeout")
-            return await asked(db, fits, **named)
-
-        return looked
-
-    for name in ("count", "members"):
-        monkeypatch.setattr(store, name, limited(getattr(store, name)))
 
 
 @pytest.mark.parametrize("least", [2, 1], ids=["together", "even alone"])
