@@ -23,7 +23,7 @@ from app.process import Process
 from app.providers import kind_of
 from app.providers.callbacks import Became, Callback, Inbound, Report, Unsigned
 from app.providers.inbox import Captured, Inbox
-from app.providers.kinds import Answer, Callbacks
+from app.providers.kinds import CallbackReply, Callbacks
 from app.store import callbacks, delivery_reports, workspaces
 from app.store.row_keys import AddressKey
 from app.vault import tokens
@@ -85,7 +85,7 @@ async def captured(process: Process, one: Captured, became: Became) -> None:
     await report(process, account, notice)
 
 
-def answer(provider: str, reply: str | None) -> Answer | None:
+def answer(provider: str, reply: str | None) -> CallbackReply | None:
     """The body by which the provider is answered, and has a person told; None needs none."""
     make = _callbacks_of(provider).answer
     return make(reply) if make is not None else None

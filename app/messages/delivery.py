@@ -328,7 +328,7 @@ async def record_some(
         async with process.database.write() as db:
             held = await jobs.lock(db, [one.job for one, _ in called])
             ends = [
-                refusals.Outcome(
+                refusals.CallOutcome(
                     _judging(one), result, is_first=one.tries == 1, is_late=one.job not in held
                 )
                 for one, result in called

@@ -44,7 +44,7 @@ REFUSED = frozenset({Reason.BOUNCED_HARD, Reason.BOUNCED_SOFT})
 JUDGED = frozenset({Reason.PROVIDER_REJECTED, *REFUSED})
 
 
-class Outcome(NamedTuple):
+class CallOutcome(NamedTuple):
     """The outcome of a call. No provider: one that refuses nobody at once. A recipient who is put
     off again is no other one, nor is one whose outcome is recorded again."""
 
@@ -67,7 +67,7 @@ class Tally:
     refuses_too_many: bool = False
     throttles: bool = False
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: CallOutcome) -> None:
         result = outcome.result
         if isinstance(result, Receipt) or result.code in JUDGED:
             self.refuses |= _is_refusal(result)
@@ -86,7 +86,7 @@ class JudgedRefusals:
     tallies: Mapping[Provider, Tally]
 
 
-async def judge(db: Handle, outcomes: Sequence[Outcome]) -> JudgedRefusals:
+async def judge(db: Handle, outcomes: Sequence[CallOutcome]) -> JudgedRefusals:
     """Treat what a provider at fault refuses as not accepted; what a throttling one puts off waits
     for it."""
     tallies: dict[Provider, Tally] = defaultdict(Tally)

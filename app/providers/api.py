@@ -69,7 +69,7 @@ BY_CLASS: Mapping[int, Verdict] = {3: UNREACHABLE, 4: REJECTED}
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApiAnswer:
     """`payload` is empty when the body is no JSON object, whatever the provider was thinking of."""
 
     status: int
@@ -112,7 +112,7 @@ class Api:
         self._base_url = base_url
         self._headers = headers
 
-    async def call(self, method: str, path: str, **sent: Any) -> Answer:
+    async def call(self, method: str, path: str, **sent: Any) -> ApiAnswer:
         """Raises SendError without an answer; a cancelled call, too, says what became of it."""
         progress = Progress()
         try:
@@ -129,7 +129,7 @@ class Api:
 
     async def _exchange(
         self, method: str, path: str, progress: Progress, sent: dict[str, Any]
-    ) -> Answer:
+    ) -> ApiAnswer:
         sent["headers"] = {**self._headers, **sent.get("headers", {})}
         sent["extensions"] = {"trace": progress.trace}
         async with self._client.stream(method, f"{self._base_url}{path}", **sent) as response:
@@ -142,7 +142,7 @@ class Api:
             parsed = document.parse(bytes(kept))
         except document.MalformedJson:
             parsed = None
-        return Answer(
+        return ApiAnswer(
             response.status_code,
             parsed if isinstance(parsed, dict) else {},
             retry_after(
@@ -150,13 +150,13 @@ class Api:
             ),
         )
 
-    def fault(self, answer: Answer, detail: str | None) -> Fault:
+    def fault(self, answer: ApiAnswer, detail: str | None) -> Fault:
         """The fault of a channel whose question had no good answer."""
         code = "credentials" if answer.verdict is MISCONFIGURED else "unreachable"
         words = f": {line(detail)}" if detail else "."
         return Fault("error", code, f"{self.name} answered {answer.status}{words}")
 
-    def error(self, answer: Answer, verdict: Verdict, detail: str | None) -> SendError:
+    def error(self, answer: ApiAnswer, verdict: Verdict, detail: str | None) -> SendError:
         words = f": {line(detail)}" if detail else ""
         return SendError(
             verdict.outcome,

@@ -55,7 +55,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CallbackReply:
     """The body of the answer to a callback."""
 
     content: str
@@ -74,7 +74,7 @@ class Callbacks:
     secret: str
     read: Callable[[str, Callback, datetime], Notice]
     takes_form: bool = False
-    answer: Callable[[str | None], Answer] | None = None
+    answer: Callable[[str | None], CallbackReply] | None = None
     advice: str = ""
 
 

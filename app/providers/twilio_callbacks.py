@@ -25,7 +25,7 @@ from app.providers.callbacks import (
     Report,
     Unsigned,
 )
-from app.providers.kinds import Answer, Callbacks
+from app.providers.kinds import CallbackReply, Callbacks
 from app.providers.twilio import SIGNS, WHATSAPP
 
 MOST_FIELDS = 200
@@ -121,11 +121,11 @@ def _read(secret: str, request: Callback, _now: datetime) -> Notice:
     return read(secret, request.url, signatures, request.body)
 
 
-def twiml(reply: str | None) -> Answer:
+def twiml(reply: str | None) -> CallbackReply:
     """To the person who has written; without a reply, nothing is said."""
     message = f"<Message>{escape(reply)}</Message>" if reply is not None else ""
     words = f'<?xml version="1.0" encoding="UTF-8"?><Response>{message}</Response>'
-    return Answer(words, "text/xml")
+    return CallbackReply(words, "text/xml")
 
 
 CALLBACKS = Callbacks(SIGNS, _read, takes_form=True, answer=twiml)

@@ -10,7 +10,7 @@ import pytest
 from app.database.db import Handle
 from app.machine.reasons import Reason
 from app.messages import refusals
-from app.messages.refusals import Outcome, Provider, Result
+from app.messages.refusals import CallOutcome, Provider, Result
 from app.process import Process
 from app.providers.base import Receipt, SendError
 from app.store import refused_recipients
@@ -35,7 +35,7 @@ def named(provider: Provider) -> dict[str, str]:
 
 async def judged(process: Process, provider: Provider | None, *results: Result) -> list[str]:
     async with process.database.write() as db:
-        found = await refusals.judge(db, [Outcome(provider, result) for result in results])
+        found = await refusals.judge(db, [CallOutcome(provider, result) for result in results])
         await refusals.count(db, found)
     return codes(found.results)
 
@@ -77,7 +77,7 @@ async def test_of_fewer_than_ten_it_is_theirs(process: Process, acme: Provider) 
 async def test_a_recipient_that_is_put_off_again_is_no_other_one(
     process: Process, acme: Provider
 ) -> None:
-    again = Outcome(acme, PUT_OFF, is_first=False)
+    again = CallOutcome(acme, PUT_OFF, is_first=False)
     async with process.database.write() as db:
         found = await refusals.judge(db, [again] * 30)
         await refusals.count(db, found)
@@ -87,7 +87,7 @@ async def test_a_recipient_that_is_put_off_again_is_no_other_one(
 async def test_what_may_be_recorded_already_is_judged_and_not_counted(
     process: Process, acme: Provider
 ) -> None:
-    late = [Outcome(acme, result, is_late=True) for result in (TAKEN, DEAD, PUT_OFF)]
+    late = [CallOutcome(acme, result, is_late=True) for result in (TAKEN, DEAD, PUT_OFF)]
     async with process.database.write() as db:
         found = await refusals.judge(db, late * 30)
         await refusals.count(db, found)
@@ -100,7 +100,7 @@ async def test_what_may_be_recorded_already_is_judged_and_not_counted(
 async def test_who_only_sends_waits_for_nobody_who_does(process: Process, acme: Provider) -> None:
     """What is counted is locked at the end alone."""
     async with process.database.write() as db:
-        found = await refusals.judge(db, [Outcome(acme, TAKEN)])
+        found = await refusals.judge(db, [CallOutcome(acme, TAKEN)])
         async with asyncio.timeout(10):
             await judged(process, acme, TAKEN)
         await refusals.count(db, found)
@@ -133,7 +133,7 @@ async def test_a_refusal_waits_for_who_is_judging(process: Process, acme: Provid
     """And sees what they have counted, though they had not committed when it began."""
     await judged(process, acme, *[TAKEN] * 47)
     async with process.database.write() as db:
-        first = await refusals.judge(db, [Outcome(acme, DEAD)] * 2)
+        first = await refusals.judge(db, [CallOutcome(acme, DEAD)] * 2)
         waiting = asyncio.create_task(judged(process, acme, DEAD))
         await lock_waiters(process, 1)
         await asyncio.sleep(0.05)
