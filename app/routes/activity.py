@@ -11,9 +11,10 @@ from starlette.responses import Response
 
 from app.errors import Problem
 from app.machine.content import ChannelName
+from app.messages.redaction import readable
 from app.routes.contact_events import ContactEventSummary
 from app.routes.ids import AttemptId, ConsentId, EventId, MessageId, RunId, TopicId
-from app.routes.messages import MessageSummary, readable
+from app.routes.messages import MessageSummary
 from app.routes.messages import summary as message_summary
 from app.routes.runs import MessageStatus, RunSummary, summary
 from app.store import activity, consent_events, contact_events, contacts
@@ -97,7 +98,10 @@ async def index(call: Call) -> Response:
         **{row.id: ContactEventSummary.of(row) for row in events},
         **{row.id: summary(row) for row in runs},
         **{
-            row.id: {**message_summary(readable(call, row)), "attempts": tries[row.id]}
+            row.id: {
+                **message_summary(readable(call.member.permissions, row)),
+                "attempts": tries[row.id],
+            }
             for row in sent
         },
         **{row.id: Consent.of(row, change=row.kind, created_at=row.at) for row in consents},

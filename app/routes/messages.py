@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import fields, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import Field
 from starlette.responses import Response
@@ -16,15 +13,14 @@ from app.accounts import account_mail
 from app.audience import subscriptions
 from app.errors import Problem
 from app.machine import document
-from app.machine.categories import TEST
 from app.machine.program import Json
 from app.messages import create, reports
+from app.messages.redaction import readable
 from app.routes.ids import AttemptId, BroadcastId, ContactId, MessageId, RunId, TemplateId
 from app.routes.runs import MessageStatus as Status
 from app.routes.runs import Reason, reason
 from app.store import broadcasts, delivery_attempts, messages, suppressions
 from app.store.delivery_attempts import Attempt
-from app.store.sandbox import CapturedMessage
 from app.web import paging, reply
 from app.web.body import Name, Shape
 from app.web.paging import Paging
@@ -121,7 +117,9 @@ class DeliveryAttempt(Shape):
 
 async def index(call: Call) -> Response:
     read = partial(messages.page, **account_mail.sight(call.member))
-    return await paging.index(call, MessageFilters, read, lambda row: summary(readable(call, row)))
+    return await paging.index(
+        call, MessageFilters, read, lambda row: summary(readable(call.member.permissions, row))
+    )
 
 
 async def resend(call: Call) -> Response:
@@ -227,12 +225,14 @@ async def show(call: Call) -> Response:
     attempts = await delivery_attempts.of_message(
         call.db, workspace_id=call.member.workspace_id, message_id=row.id
     )
-    return reply.ok(message(readable(call, row), attempts))
+    return reply.ok(message(readable(call.member.permissions, row), attempts))
 
 
 async def index_attempts(call: Call) -> Response:
     read = partial(delivery_attempts.page, **account_mail.sight(call.member))
-    return await paging.index(call, Filters, read, lambda row: attempt(readable(call, row)))
+    return await paging.index(
+        call, Filters, read, lambda row: attempt(readable(call.member.permissions, row))
+    )
 
 
 async def show_attempt(call: Call) -> Response:
@@ -244,75 +244,7 @@ async def show_attempt(call: Call) -> Response:
     )
     if row is None:
         raise Problem("not_found", "There is no such delivery attempt.")
-    return reply.ok(attempt(readable(call, row)))
-
-
-Readable = TypeVar("Readable", messages.WholeMessage, messages.Message, Attempt, CapturedMessage)
-# By its token alone a link opts its reader out, or confirms what they asked for; as it stands in a
-# text, or in the URL of another link. Ours have 54 characters at least, example ones have 7.
-ACTING_LINK = re.compile(r"((?:/|%2[Ff])(?:u|confirm)(?:/|%2[Ff]))[A-Za-z0-9_-]{40,}")
-# The rest of a signed token, wherever a template prints it: the workspace's id, "ws_" in base64,
-# stands behind 64 characters of signature and hash, and more of one that confirms.
-SIGNED = re.compile(r"d3Nf(?<=[A-Za-z0-9_-]{68})[A-Za-z0-9_-]*")
-# That of a text message is known by its length alone: without its contact, with it, and with a
-# topic; not the end of a longer word, but for what is escaped in a URL or in JSON.
-SHORT = re.compile(
-    r"(%[0-9A-Fa-f]{2}|\\(?:[bfnrt]|u[0-9A-Fa-f]{4})|(?<![A-Za-z0-9_-]))"
-    r"[A-Za-z0-9_-]{54}(?:[A-Za-z0-9_-]{21}(?:[A-Za-z0-9_-]{5})?)?(?![A-Za-z0-9_-])"
-)
-
-
-def readable(call: Call, row: Readable) -> Readable:
-    """The part that the caller may read of a message, of an attempt at it or of its capture."""
-    return readable_by(call.member.permissions, row)
-
-
-def readable_by(permissions: Collection[str], row: Readable) -> Readable:
-    """The part for who has these permissions. Who may not change contacts gets no link that acts
-    as one of them, nor its token by itself. Of a test email nobody learns to whom it went without
-    managing members, for in production that is one; the address is taken out of headers and of a
-    provider's words too."""
-    if "contacts:write" not in permissions:
-        row = _with(row, without_tokens if row.channel == "email" else _without_short)
-    to = row.to_address
-    if to is None or row.category != TEST or "memberships:write" in permissions:
-        return row
-    name = re.escape(to.rpartition("@")[0])
-    # Headers and servers have its domain in ASCII.
-    address = re.compile(rf"(?<!\w){name}@[\w.-]+", re.IGNORECASE)
-    return replace(_with(row, partial(address.sub, "…")), to_address=None)
-
-
-def without_tokens(text: str) -> str:
-    """The text with the place of each token that acts as a contact, or what cannot act of it."""
-    pieces, end = list[str](), 0
-    text = ACTING_LINK.sub(r"\1…", text)
-    for rest in SIGNED.finditer(text):
-        pieces += text[end : rest.start() - 64], "…"
-        end = rest.end()
-    return "".join(pieces) + text[end:]
-
-
-def _without_short(text: str) -> str:
-    return SHORT.sub(r"\1…", without_tokens(text))
-
-
-def _with(row: Readable, change: Callable[[str], str]) -> Readable:
-    """The row, with the change of all texts in it."""
-    changed = {one.name: _changed(getattr(row, one.name), change) for one in fields(row)}
-    return replace(row, **changed)
-
-
-def _changed(value: Json, change: Callable[[str], str]) -> Json:
-    match value:
-        case str():
-            return change(value)
-        case Mapping():
-            return {name: _changed(inner, change) for name, inner in value.items()}
-        case list():
-            return [_changed(inner, change) for inner in value]
-        case _:
-            return value
+    return reply.ok(attempt(readable(call.member.permissions, row)))
 
 
 def summary(row: messages.Message) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from starlette.responses import HTMLResponse, Response
 from app.accounts import account_mail
 from app.errors import Problem
 from app.machine import document
+from app.messages.redaction import readable
 from app.process import Process
-from app.routes.messages import readable_by
 from app.store import messages, sessions
 from app.store.row_keys import RowKey
 from app.vault.vault import VaultError, digest
@@ -35,7 +35,7 @@ LARGEST = 4 * 1024 * 1024  # as a simulation's messages are, all together
 
 # A form with one field, html, as a browser writes it in plain text (HTML Standard, 4.10.22.8).
 FIELD, END = b"html=", b"\r\n"
-SHOWING = ("contacts:write", "memberships:write")  # a message whole: see readable_by
+SHOWING = ("contacts:write", "memberships:write")  # a message whole: see messages/redaction.py
 
 POLICY = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:{pictures};"
@@ -175,7 +175,7 @@ async def _html(process: Process, ticket: Ticket) -> str:
         row = await messages.by_id(
             db, workspace_id=ticket.workspace_id, id=ticket.message_id or "", **ticket.sight
         )
-    shown = row and readable_by(ticket.permissions, row)
+    shown = row and readable(ticket.permissions, row)
     content: Any = document.parse(shown.content.encode()) if shown and shown.content else {}
     if "html" not in content:
         raise Problem("not_found", "There is no such message, or it has no HTML.")
