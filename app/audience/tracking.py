@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TypeAlias
 
 from app.audience import lookups, membership, reactions, writing
@@ -23,10 +23,8 @@ from app.machine.program import Json
 from app.store import contact_batches, contact_events, receipts, segment_members
 from app.store.receipts import Receipt
 
-REPEATED_WITHIN = timedelta(seconds=receipts.KEPT_SECONDS)
 # Contacts of old events × segments that name one: these are judged in the same transaction (0241).
 MOST_JUDGED = 5_000
-TRIES = 5  # somebody else may send an event with the same id, but hardly time and again
 GONE = (
     "The event with this id is no longer kept, for its contact was erased since; a new event needs"
     " a new id."
@@ -77,7 +75,7 @@ async def record(
     db: Handle, workspace: WorkspaceContext, events: Sequence[ReportedEvent], room: Room
 ) -> list[Outcome]:
     """The outcome of each event, in order."""
-    for _ in range(TRIES):
+    for _ in range(receipts.TRIES):
         with suppress(_Overtaken):
             async with db.savepoint():
                 return await _Batch(db, workspace, events, room).outcomes()
@@ -205,7 +203,7 @@ class _Batch:
             for receipt, event in sorted(led.items())
         ]
         if receipted:
-            expires_at = await self.db.now() + REPEATED_WITHIN
+            expires_at = await self.db.now() + receipts.REPEATED_WITHIN
             kept = await receipts.insert_many(self.db, receipted, expires_at=expires_at)
             if kept < len(receipted):
                 raise _Overtaken

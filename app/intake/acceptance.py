@@ -15,7 +15,6 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TypeAlias
 
 from app.audience import lookups, reactions, writing
@@ -43,8 +42,6 @@ from app.vault.vault import Vault
 
 log = logging.getLogger(__name__)
 
-REPEATED_WITHIN = timedelta(seconds=receipts.KEPT_SECONDS)
-TRIES = 5  # another process may get ahead of us with a key, but hardly time and again
 TIMEOUTS = RequestTimeouts()
 LOOKING_SECONDS = 1.8  # after it began; then the senders are told that nobody can know
 LAST_LOOK_SECONDS = 0.3  # at the least
@@ -231,7 +228,7 @@ async def _accept(
     again: bool = False,
 ) -> Sequence[Answer]:
     outdated: set[str] = set()
-    for _ in range(TRIES):
+    for _ in range(receipts.TRIES):
         try:
             async with process.database.write(timeouts) as db:
                 if again:
@@ -398,7 +395,7 @@ class _Batch:
         if not new:
             return
         new.sort(key=lambda receipt: (receipt.workspace_id, receipt.id))
-        expires_at = await self.db.now() + REPEATED_WITHIN
+        expires_at = await self.db.now() + receipts.REPEATED_WITHIN
         if await receipts.insert_many(self.db, new, expires_at=expires_at) < len(new):
             raise _Overtaken(set())
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from app.database.db import Handle
 from app.database.sql import columns
 
 KEPT_SECONDS = 86_400
+REPEATED_WITHIN = timedelta(seconds=KEPT_SECONDS)
+TRIES = 5  # another process may get ahead of us with a key, but hardly time and again
 
 
 @dataclass(frozen=True, slots=True)
