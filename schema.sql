@@ -874,9 +874,9 @@ CREATE TABLE shared_recipients (
 );
 CREATE INDEX shared_recipients_by_address ON shared_recipients (address_hash, written_at);
 
--- A provider that did not take a workspace's message; gone once it takes one and nobody is held back
--- any more.
-CREATE TABLE provider_troubles (
+-- A provider that did not take a workspace's message, and whether it is asked; gone once it takes one
+-- and nobody is held back any more.
+CREATE TABLE circuit_breakers (
     workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
     channel       TEXT NOT NULL,
     provider      TEXT NOT NULL,
@@ -886,8 +886,8 @@ CREATE TABLE provider_troubles (
     ask_at        TIMESTAMPTZ,                    -- nobody calls before, then one; NULL: whoever is due
     PRIMARY KEY (workspace_id, channel)
 );
-CREATE INDEX provider_troubles_by_time ON provider_troubles (ask_at) WHERE ask_at IS NOT NULL;
-CREATE INDEX provider_troubles_closed ON provider_troubles (workspace_id, channel)
+CREATE INDEX circuit_breakers_by_time ON circuit_breakers (ask_at) WHERE ask_at IS NOT NULL;
+CREATE INDEX circuit_breakers_closed ON circuit_breakers (workspace_id, channel)
     WHERE ask_at IS NULL AND failures = 0;
 
 -- How many recipients a workspace's provider has taken or refused, and how many of them as dead, in

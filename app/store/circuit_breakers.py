@@ -42,22 +42,22 @@ async def record_failure(
     return await db.returning_as(
         Failures,
         """
-        INSERT INTO provider_troubles (workspace_id, channel, provider, code, failures)
+        INSERT INTO circuit_breakers (workspace_id, channel, provider, code, failures)
         VALUES (:workspace_id, :channel, :provider, :code, 1)
         ON CONFLICT (workspace_id, channel) DO UPDATE
         SET failures = CASE
-                WHEN provider_troubles.provider <> excluded.provider THEN 1
-                WHEN :is_probe OR COALESCE(provider_troubles.ask_at <= :now, TRUE)
-                THEN provider_troubles.failures + 1
-                ELSE provider_troubles.failures END,
-            ask_at = CASE WHEN provider_troubles.provider = excluded.provider
-                          THEN provider_troubles.ask_at END,
+                WHEN circuit_breakers.provider <> excluded.provider THEN 1
+                WHEN :is_probe OR COALESCE(circuit_breakers.ask_at <= :now, TRUE)
+                THEN circuit_breakers.failures + 1
+                ELSE circuit_breakers.failures END,
+            ask_at = CASE WHEN circuit_breakers.provider = excluded.provider
+                          THEN circuit_breakers.ask_at END,
             provider = excluded.provider,
             code = CASE
-                WHEN provider_troubles.provider = excluded.provider
-                 AND provider_troubles.code = 'recipients_refused'
-                 AND provider_troubles.ask_at IS NOT NULL
-                THEN provider_troubles.code ELSE excluded.code END
+                WHEN circuit_breakers.provider = excluded.provider
+                 AND circuit_breakers.code = 'recipients_refused'
+                 AND circuit_breakers.ask_at IS NOT NULL
+                THEN circuit_breakers.code ELSE excluded.code END
         RETURNING failures, ask_at
         """,
         workspace_id=workspace_id,
@@ -71,7 +71,7 @@ async def record_failure(
 async def open_until(db: Handle, *, workspace_id: str, channel: str, ask_at: datetime) -> None:
     await db.execute(
         """
-        UPDATE provider_troubles SET ask_at = :ask_at
+        UPDATE circuit_breakers SET ask_at = :ask_at
         WHERE workspace_id = :workspace_id AND channel = :channel
         """,
         workspace_id=workspace_id,
@@ -87,7 +87,7 @@ async def try_half_open(
     then."""
     claimed = await db.fetch_value(
         """
-        UPDATE provider_troubles SET ask_at = :until
+        UPDATE circuit_breakers SET ask_at = :until
         WHERE workspace_id = :workspace_id AND channel = :channel AND provider = :provider
           AND ask_at <= :now
         RETURNING channel
@@ -108,7 +108,7 @@ async def still_open(
     return await db.fetch_one_as(
         OpenCircuit,
         """
-        SELECT code, ask_at FROM provider_troubles
+        SELECT code, ask_at FROM circuit_breakers
         WHERE workspace_id = :workspace_id AND channel = :channel AND provider = :provider
           AND ask_at > :now
         FOR SHARE
@@ -123,7 +123,7 @@ async def close(db: Handle, *, workspace_id: str, channel: str) -> None:
     """The row stays locked."""
     await db.execute(
         """
-        UPDATE provider_troubles SET failures = 0, ask_at = NULL
+        UPDATE circuit_breakers SET failures = 0, ask_at = NULL
         WHERE workspace_id = :workspace_id AND channel = :channel
         """,
         workspace_id=workspace_id,
@@ -135,7 +135,7 @@ async def delete_idle(db: Handle, *, workspace_id: str, channel: str) -> None:
     """Unless a message is held back, claimed by somebody who may yet give it back."""
     await db.execute(
         """
-        DELETE FROM provider_troubles
+        DELETE FROM circuit_breakers
         WHERE workspace_id = :workspace_id AND channel = :channel
           AND NOT EXISTS (SELECT 1 FROM messages m
                           WHERE m.workspace_id = :workspace_id AND m.channel = :channel
@@ -150,7 +150,7 @@ async def due_probes(db: Handle, *, after: Key = FIRST, limit: int) -> list[Key]
     """Workspaces and channels of the next circuits whose probe is due."""
     found = await db.fetch_tuples(
         """
-        SELECT workspace_id, channel FROM provider_troubles
+        SELECT workspace_id, channel FROM circuit_breakers
         WHERE ask_at <= :now AND (workspace_id, channel) > (:whose, :after)
         ORDER BY workspace_id, channel
         LIMIT :limit
@@ -166,7 +166,7 @@ async def closed(db: Handle, *, after: Key = FIRST, limit: int) -> list[Key]:
     """Likewise of those that have closed, and still hold messages back."""
     found = await db.fetch_tuples(
         """
-        SELECT workspace_id, channel FROM provider_troubles
+        SELECT workspace_id, channel FROM circuit_breakers
         WHERE ask_at IS NULL AND failures = 0
           AND (workspace_id, channel) > (:whose, :after)
         ORDER BY workspace_id, channel
@@ -183,7 +183,7 @@ async def lock_due(db: Handle, *, workspace_id: str, channel: str) -> bool:
     """Lock one of `due_probes` or `closed`; False when another has, or it is neither any more."""
     locked = await db.fetch_value(
         """
-        SELECT channel FROM provider_troubles
+        SELECT channel FROM circuit_breakers
         WHERE workspace_id = :workspace_id AND channel = :channel
           AND (ask_at <= :now OR (ask_at IS NULL AND failures = 0))
         FOR UPDATE SKIP LOCKED
@@ -198,7 +198,7 @@ async def open_of(db: Handle, *, workspace_id: str) -> list[Trouble]:
     return await db.fetch_all_as(
         Trouble,
         """
-        SELECT channel, provider, code, ask_at FROM provider_troubles
+        SELECT channel, provider, code, ask_at FROM circuit_breakers
         WHERE workspace_id = :workspace_id AND ask_at IS NOT NULL
         ORDER BY channel
         """,
@@ -210,7 +210,7 @@ async def count_open(db: Handle) -> list[tuple[str, str, int]]:
     """How many circuits are open or half-open, by channel and code."""
     found = await db.fetch_tuples(
         """
-        SELECT channel, code, count(*) AS count FROM provider_troubles
+        SELECT channel, code, count(*) AS count FROM circuit_breakers
         WHERE ask_at IS NOT NULL
         GROUP BY channel, code
         ORDER BY channel, code

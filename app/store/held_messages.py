@@ -99,7 +99,7 @@ async def locked(db: Handle, *, workspace_id: str, id: str) -> HeldMessage | Non
         FROM messages m
         JOIN workspaces w ON w.id = m.workspace_id AND w.deleted_at IS NULL
         JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id
-        LEFT JOIN provider_troubles t ON t.workspace_id = :workspace_id AND t.channel = m.channel
+        LEFT JOIN circuit_breakers t ON t.workspace_id = :workspace_id AND t.channel = m.channel
         LEFT JOIN broadcasts b ON b.workspace_id = :workspace_id AND b.id = m.broadcast_id
         WHERE m.workspace_id = :workspace_id AND m.id = :id AND m.status IN ('QUEUED', 'SENDING')
         ORDER BY a.number DESC
@@ -193,7 +193,7 @@ async def of_attempt(
                a.trouble_since, t.provider AS trouble_provider, t.ask_at
         FROM messages m
         JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id
-        LEFT JOIN provider_troubles t ON t.workspace_id = :workspace_id AND t.channel = m.channel
+        LEFT JOIN circuit_breakers t ON t.workspace_id = :workspace_id AND t.channel = m.channel
         WHERE m.workspace_id = :workspace_id AND m.id = :id AND a.id = :attempt_id
           AND (m.status IN ('SENDING', 'UNKNOWN') OR m.reason_code IN {FOUND})
           AND a.number = (SELECT max(newest.number) FROM delivery_attempts newest

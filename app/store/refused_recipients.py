@@ -190,7 +190,7 @@ async def is_refusing(db: Handle, *, workspace_id: str, channel: str, provider: 
     return bool(
         await db.fetch_value(
             """
-            SELECT EXISTS (SELECT 1 FROM provider_troubles
+            SELECT EXISTS (SELECT 1 FROM circuit_breakers
                            WHERE workspace_id = :workspace_id AND channel = :channel
                              AND provider = :provider AND code = 'recipients_refused'
                              AND ask_at IS NOT NULL) AS refusing

@@ -234,7 +234,7 @@ TABLES: Mapping[str, str] = {
     "webhook_requests": "id",
     "captured_messages": "id",
     "delivery_attempts": "id",
-    "provider_troubles": "channel",
+    "circuit_breakers": "channel",
     "recipient_counts": "slot",
     "refused_recipients": "suppression_id",
     "sandbox_faults": "id",

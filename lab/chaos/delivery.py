@@ -252,7 +252,7 @@ async def _hurry(process: Process) -> None:
             WHERE kind = 'message' AND wake_at > :now AND lease_token = 0
             """
         )
-        await db.execute("UPDATE provider_troubles SET ask_at = :now WHERE ask_at > :now")
+        await db.execute("UPDATE circuit_breakers SET ask_at = :now WHERE ask_at > :now")
 
 
 async def _attempts(process: Process) -> list[Row]:

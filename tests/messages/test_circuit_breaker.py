@@ -81,7 +81,7 @@ async def reasons(process: Process) -> list[Row]:
 
 async def circuit(process: Process) -> Row | None:
     async with process.database.read() as db:
-        return await db.fetch_one("SELECT * FROM provider_troubles")
+        return await db.fetch_one("SELECT * FROM circuit_breakers")
 
 
 @pytest.mark.parametrize("error", [THROTTLED, AWAY, BARRED, SILENT], ids=lambda error: error.code)
@@ -144,9 +144,9 @@ async def test_when_its_time_has_come_one_asks_and_the_others_follow(
 async def its_time_comes(process: Process) -> None:
     """Nobody's own wait is over."""
     async with process.database.write() as db:
-        [row] = await db.fetch_all("SELECT ask_at, :now AS now FROM provider_troubles")
+        [row] = await db.fetch_all("SELECT ask_at, :now AS now FROM circuit_breakers")
         await db.execute("UPDATE jobs SET wake_at = :now WHERE wake_at = :at", at=row["ask_at"])
-        await db.execute("UPDATE provider_troubles SET ask_at = :now")
+        await db.execute("UPDATE circuit_breakers SET ask_at = :now")
 
 
 async def test_should_nobody_ask_a_chore_finds_somebody(process: Process, acme: str) -> None:
@@ -156,7 +156,7 @@ async def test_should_nobody_ask_a_chore_finds_somebody(process: Process, acme: 
         await delivery.deliver(process, claimed[0])
     state.error = None
     async with process.database.write() as db:
-        await db.execute("UPDATE provider_troubles SET ask_at = :now")
+        await db.execute("UPDATE circuit_breakers SET ask_at = :now")
     assert not await circuit_breaker.probe_batch(process)
     await settle(process)
     assert await statuses(process) == {"SENT": 6, "QUEUED": 4}

@@ -65,9 +65,9 @@ async def later(process: Process, kind: Kind, seconds: float) -> None:
             )
         if kind == "run":
             await _wait_less(db, timedelta(seconds=seconds))
-        for row in await db.fetch_all("SELECT workspace_id, ask_at FROM provider_troubles"):
+        for row in await db.fetch_all("SELECT workspace_id, ask_at FROM circuit_breakers"):
             await db.execute(
-                "UPDATE provider_troubles SET ask_at = :ask_at WHERE workspace_id = :id",
+                "UPDATE circuit_breakers SET ask_at = :ask_at WHERE workspace_id = :id",
                 id=row["workspace_id"],
                 ask_at=row["ask_at"] and row["ask_at"] - timedelta(seconds=seconds),
             )

@@ -1386,7 +1386,7 @@ async def test_circuits_that_have_closed_are_found_without_a_look_at_the_others(
     filled: Database,
 ) -> None:
     [plan] = await plans_of(filled, lambda db: circuit_breakers.closed(db, limit=100))
-    assert re.search(r"\bprovider_troubles_closed\b", plan), plan
+    assert re.search(r"\bcircuit_breakers_closed\b", plan), plan
     assert not SORTS.search(plan), plan
 
 
