@@ -175,7 +175,7 @@ async def judge_rows(
     if not rows or not chosen:
         return [*dues]
     conditions = conditions_of(chosen, existing)
-    filters = [segments.known(segments.stored(one.filter), existing) for one in chosen]
+    filters = [segments.with_referenced(segments.parse(one.filter), existing) for one in chosen]
     judged = []
     longer: dict[str, list[str]] = {}
     left = MOST_GONE_THROUGH
@@ -250,7 +250,7 @@ def conditions_of(
     """Read the filters of these segments and those that they name: all would take milliseconds."""
     found: dict[str, Filter] = {}
     for one in chosen:
-        readable = segments.known(segments.stored(one.filter), existing)
+        readable = segments.with_referenced(segments.parse(one.filter), existing)
         found |= {one.id: readable.filter, **readable.others}
     return {id: filter.condition for id, filter in found.items()}
 
@@ -272,7 +272,7 @@ def questions(segment: Segment, existing: Mapping[str, Segment]) -> Questions:
     conditions = conditions_of([segment], existing)
     is_live = segment.kind == "live"
     timed = segment_changes.timed(conditions[segment.id], conditions) if is_live else []
-    return Questions(segments.known(segments.stored(segment.filter), existing), timed)
+    return Questions(segments.with_referenced(segments.parse(segment.filter), existing), timed)
 
 
 async def keep(

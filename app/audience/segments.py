@@ -85,8 +85,8 @@ class Readable:
 
 
 @lru_cache(MOST_READ)
-def stored(text: str) -> Filter:
-    """The filter that a segment is kept with."""
+def parse(text: str) -> Filter:
+    """Parse the filter that a segment is kept with."""
     read = segment_filter.read(document.parse(text.encode()), Place("", []))
     if read is None:
         raise ValueError(f"a filter was saved that cannot be read: {text[:200]}")
@@ -98,20 +98,20 @@ async def filters_of(existing: Mapping[str, Segment]) -> dict[str, Filter]:
     to read, so others have their turn between."""
     found = {}
     for place, (id, segment) in enumerate(existing.items(), start=1):
-        found[id] = stored(segment.filter)
+        found[id] = parse(segment.filter)
         if place % TURN == 0:
             await asyncio.sleep(0)
     return found
 
 
-def known(filter: Filter, existing: Mapping[str, Segment]) -> Readable:
+def with_referenced(filter: Filter, existing: Mapping[str, Segment]) -> Readable:
     """A filter that was saved, with all segments that it names, and those that they name."""
     others: dict[str, Filter] = {}
     waiting = filter.segments
     while waiting:
         id = waiting.pop()
         if id not in others:
-            others[id] = stored(existing[id].filter)
+            others[id] = parse(existing[id].filter)
             waiting += others[id].segments
     return Readable(filter, others, names_of(existing))
 
@@ -122,7 +122,7 @@ def names_of(existing: Mapping[str, Segment]) -> dict[str, str]:
 
 def prose(segment: Segment, names: Mapping[str, str]) -> str:
     """The filter that it is kept with, in words; `names` are those of segments by their ids."""
-    return segment_prose.prose(stored(segment.filter).condition, names)
+    return segment_prose.prose(parse(segment.filter).condition, names)
 
 
 async def read(
@@ -159,7 +159,7 @@ async def read(
     if errors:
         raise _invalid(errors)
     frozen_id = frozen.id if frozen is not None and frozen.is_settled else None
-    return replace(known(filter, existing), raw=raw, frozen_id=frozen_id)
+    return replace(with_referenced(filter, existing), raw=raw, frozen_id=frozen_id)
 
 
 async def asking_beyond(db: Handle, *, workspace_id: str, kept: timedelta) -> list[str]:
@@ -536,7 +536,9 @@ async def pasts(
             yield Past(row.id, contact, now, did.rows, got.rows, went.rows, is_whole)
 
 
-async def kept(db: Handle, segment_id: str, *, workspace_id: str, contact_id: str) -> Verdict:
+async def judge_frozen(
+    db: Handle, segment_id: str, *, workspace_id: str, contact_id: str
+) -> Verdict:
     """Whether the contact is in a frozen segment."""
     found = await segment_members.of_contacts(
         db, workspace_id=workspace_id, contact_ids=[contact_id], segment_ids=[segment_id]

@@ -85,10 +85,10 @@ async def of(
     frozen = None
     if broadcast.segment_id is not None:
         segment = existing[broadcast.segment_id]
-        filter = segments.stored(segment.filter)
+        filter = segments.parse(segment.filter)
         frozen = segment if segment.kind == "frozen" else None
     elif broadcast.filter is not None:
-        filter = segments.stored(broadcast.filter)
+        filter = segments.parse(broadcast.filter)
     else:
         filter = tagged(broadcast.tag or "")
     gate = await _gate(db, workspace, broadcast, template)
@@ -97,7 +97,9 @@ async def of(
         quiet = None
     return Audience(
         workspace_id,
-        replace(segments.known(filter, existing), frozen_id=frozen.id if frozen else None),
+        replace(
+            segments.with_referenced(filter, existing), frozen_id=frozen.id if frozen else None
+        ),
         template.category == MARKETING,
         gate,
         Clock.of(broadcast, begins_at, workspace.timezone, quiet),

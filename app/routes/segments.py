@@ -312,7 +312,7 @@ async def members(call: Call) -> Response:
             return paging.page(
                 call, query, rows, lambda row: shapes.resource(row, tags[row.id]), rest=rest
             )
-    readable = segments.known(segments.stored(segment.filter), existing)
+    readable = segments.with_referenced(segments.parse(segment.filter), existing)
     found = await segments.page(
         call.process.database,
         readable,
@@ -386,7 +386,7 @@ async def _fit(
         raise Problem("invalid", "The filter cannot be tried; see errors.", errors=errors)
     if readable.frozen_id is not None:
         whose: ContactKey = {"workspace_id": workspace_id, "contact_id": contact_id}
-        return await segments.kept(db, readable.frozen_id, **whose)
+        return await segments.judge_frozen(db, readable.frozen_id, **whose)
     return await segments.past(db, readable, workspace_id=workspace_id, contact=row)
 
 
@@ -452,7 +452,7 @@ async def _shown(call: Call, segment: Segment, existing: Mapping[str, Segment]) 
     """The ETag covers the names in its prose, the count and the reason."""
     names = segments.names_of(existing)
     shown = resource(segment, names, await _counts(call))
-    named = [names[id] for id in segments.stored(segment.filter).segments]
+    named = [names[id] for id in segments.parse(segment.filter).segments]
     beside = [*named, str(shown["count"]), str(segment.reason_code)]
     return reply.ok(shown, revision=segment.revision, beside=beside)
 

@@ -388,7 +388,7 @@ class World:
             existing = await store.of_workspace(db, workspace_id=self.workspace_id)
         found = {}
         for id in self.segments:
-            readable = segments.known(segments.stored(existing[id].filter), existing)
+            readable = segments.with_referenced(segments.parse(existing[id].filter), existing)
             page = await segments.page(
                 self.process.database,
                 readable,
@@ -958,11 +958,11 @@ async def test_a_change_reads_the_filters_that_it_concerns_and_no_others(
         return read(raw, *given)
 
     monkeypatch.setattr(segment_filter, "read", counted)
-    segments.stored.cache_clear()
+    segments.parse.cache_clear()
     async with process.database.write() as db:
         await here.create(db)
     assert len(asked) == 11  # a new contact concerns them all
-    segments.stored.cache_clear()
+    segments.parse.cache_clear()
     asked.clear()
     async with process.database.write() as db:
         row = await here.someone(db)

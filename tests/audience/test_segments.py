@@ -27,7 +27,7 @@ MATCHED = {"event": "order", "match": {"path": "event.properties.n", "op": "exis
 
 
 def readable(raw: Json) -> Readable:
-    return Readable(segments.stored(document.dumps(raw).decode()))
+    return Readable(segments.parse(document.dumps(raw).decode()))
 
 
 async def people(process: Process, acme: str, count: int, *events: str) -> list[str]:
@@ -102,7 +102,7 @@ async def test_who_leads_to_a_segment_is_found_in_one_reading_of_all_with_turns_
     filters = [tagged, *({"not": {"segmentId": f"seg_{number}"}} for number in range(199))]
     texts = {f"seg_{number}": document.dumps(one).decode() for number, one in enumerate(filters)}
     existing = {id: replace(WATCH, id=id, kind="live", filter=text) for id, text in texts.items()}
-    turns, read_at, stored = 0, [], segments.stored
+    turns, read_at, parse = 0, [], segments.parse
 
     async def tick() -> None:
         nonlocal turns
@@ -112,9 +112,9 @@ async def test_who_leads_to_a_segment_is_found_in_one_reading_of_all_with_turns_
 
     def reading(text: str) -> Filter:
         read_at.append(turns)
-        return stored(text)
+        return parse(text)
 
-    monkeypatch.setattr(segments, "stored", reading)
+    monkeypatch.setattr(segments, "parse", reading)
     ticking = asyncio.create_task(tick())
     assert await segments.leading_to("seg_0", existing) == [*existing][1:]
     ticking.cancel()

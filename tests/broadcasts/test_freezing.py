@@ -13,7 +13,7 @@ import pytest
 
 from app.audience import chunks, segment_jobs
 from app.audience.chunks import ChunkSize
-from app.audience.segments import fitting_of, known, stored
+from app.audience.segments import fitting_of, parse, with_referenced
 from app.broadcasts import sending
 from app.database.db import Database, Handle
 from app.errors import Contended
@@ -385,7 +385,7 @@ async def test_whoever_lies_beside_the_one_that_the_machine_judges_is_not_in_the
     bob, eve = await buyers(cast)
     ian = await person(cast, "ian")
     whose: WorkspaceKey = {"workspace_id": cast.ed.workspace_id}
-    twice, counts = known(stored(document.text(TWICE)), {}), []
+    twice, counts = with_referenced(parse(document.text(TWICE)), {}), []
     async with process.database.read() as db:
         now = await db.now()
         for alone in (bob, eve, ian):

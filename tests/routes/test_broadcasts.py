@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.audience.segments import stored
+from app.audience.segments import parse
 from app.broadcasts import audience as audiences
 from app.machine.fields import YEAR
 from app.process import Process
@@ -471,9 +471,9 @@ async def test_what_broadcasts_name_is_found_without_their_filters(
 
     def unread(text: str) -> Any:
         assert "unread" not in text
-        return stored(text)
+        return parse(text)
 
-    monkeypatch.setattr("app.audience.segments.stored", unread)
+    monkeypatch.setattr("app.audience.segments.parse", unread)
     for path in (f"/templates/{made['templateId']}", f"/segments/{gold['id']}"):
         assert await cast.vic.read(f"{path}/uses") == {"usedBy": [made["id"]]}
     assert await cast.vic.read(f"/templates/{unused}/uses") == {"usedBy": []}

@@ -321,7 +321,7 @@ async def test_a_list_of_long_filters_ends_early_and_reads_no_others(
     naming = {"name": "Other", "filter": {"segmentId": made[0]}}
     last = await cast.ed.made("/segments", naming)
     monkeypatch.setattr(bounded_pages, "MOST_BYTES", 600)
-    segments.stored.cache_clear()
+    segments.parse.cache_clear()
     read, filter_of = list[Any](), segment_filter.read
 
     def counted(raw: Any, *given: Any) -> Any:
