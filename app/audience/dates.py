@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Literal, TypeAlias
@@ -64,6 +64,50 @@ class _Date:
         return moment == self.awaited_at or is_later_year
 
 
+@dataclass(slots=True)
+class _Judgement:
+    """Findings about the dates of locked contacts, one after the other."""
+
+    now: datetime
+    started: set[Key]  # of the occasions that have started their runs
+    new: list[Occasion] = field(default_factory=list)  # and known ones, of which another key is new
+    memberships: list[SegmentMembership] = field(default_factory=list)
+    dues: list[Due] = field(default_factory=list)
+    missed: list[MissedOccasion] = field(default_factory=list)
+
+    def add(self, watch: Segment, trigger: Mapping[str, Json], date: _Date) -> None:
+        """Judge what has come of a date, and when to look again."""
+        for one in _come(watch, date, self.now):
+            if self._is_known(one):
+                continue
+            is_awaited = date.was_awaited(one.at)
+            end = _end(watch, trigger, one, is_awaited, self.now)
+            if end == "started":
+                self.dues.append(Due(one.contact_id, one.definition_id, one.at, is_awaited))
+                self.new.append(one)
+                self.started |= _keys(one)
+            elif end is not None:
+                whose = one.definition_id, one.contact_id
+                self.missed.append(MissedOccasion(*whose, "date", end, one.at, one.at))
+        next_at = None
+        if watch.missed is None:  # an ended one waits for nothing, and nobody for what has started
+            ahead = date.present.after(self.now)
+            next_at = next((one for one in ahead if not self._is_known(date.occasion(one))), None)
+        self.memberships.append(SegmentMembership(date.contact_id, watch.id, False, next_at))
+
+    def _is_known(self, one: Occasion) -> bool:
+        """Whether it has started its run. By one of its keys, it is kept by the other one too: else
+        it would be another once the first changes, as when a date is written anew and then the
+        zone."""
+        keys = _keys(one)
+        if self.started.isdisjoint(keys):
+            return False
+        if not self.started >= keys:
+            self.new.append(one)
+            self.started |= keys
+        return True
+
+
 async def judge(
     db: Handle,
     watches: Sequence[Segment],
@@ -87,18 +131,16 @@ async def judge(
         contact_ids=ids,
         definition_ids=[watch.definition_id or "" for watch in watches],
     )
-    started = {key for one in known for key in _keys(one)}
+    found = _Judgement(now, {key for one in known for key in _keys(one)})
     held = await segment_members.of_contacts(
         db, workspace_id=workspace_id, contact_ids=ids, segment_ids=[one.id for one in watches]
     )
     awaited = {(one.contact_id, one.segment_id): one.next_at for one in held}
-    new: list[Occasion] = []  # and known ones, of which another key is new
-    judged, dues, missed = [], [], []
     resources = [shapes.resource(row, ()) for row in rows]
     for watch in watches:
         trigger = document.parse(watch.filter.encode())
-        field = occasions.field(trigger)
-        name = segment_changes.metadata(field) if field is not None else None
+        path = occasions.field(trigger)
+        name = segment_changes.metadata(path) if path is not None else None
         for place, (row, contact) in enumerate(zip(rows, resources, strict=True)):
             if place % TURN == 0:  # an import has hundreds
                 await asyncio.sleep(0)
@@ -109,42 +151,19 @@ async def judge(
                 is_new=name in changed.get(row.id, ()),
                 awaited_at=awaited.get((row.id, watch.id)),
             )
-            for one in _come(watch, date, now):
-                if _is_known(one, started, new):
-                    continue
-                is_awaited = date.was_awaited(one.at)
-                end = _end(watch, trigger, one, is_awaited, now)
-                if end == "started":
-                    dues.append(Due(one.contact_id, one.definition_id, one.at, is_awaited))
-                    new.append(one)
-                    started |= _keys(one)
-                elif end is not None:
-                    whose = one.definition_id, one.contact_id
-                    missed.append(MissedOccasion(*whose, "date", end, one.at, one.at))
-            next_at = _next(watch, date, started, new, now)
-            judged.append(SegmentMembership(row.id, watch.id, False, next_at))
-    await missed_occasions.insert_many(db, workspace_id=workspace_id, missed=missed)
-    if new:
+            found.add(watch, trigger, date)
+    await missed_occasions.insert_many(db, workspace_id=workspace_id, missed=found.missed)
+    if found.new:
         since = now - occasions.REMEMBERED_FOR
-        await date_occasions.remember(db, workspace_id=workspace_id, occasions=new, since=since)
-    return judged, dues
+        await date_occasions.remember(
+            db, workspace_id=workspace_id, occasions=found.new, since=since
+        )
+    return found.memberships, found.dues
 
 
 def _keys(one: Occasion) -> set[Key]:
     found = (one.at, one.value)
     return {(one.contact_id, one.definition_id, key) for key in found if key is not None}
-
-
-def _is_known(one: Occasion, started: set[Key], new: list[Occasion]) -> bool:
-    """Whether it has started its run. By one of its keys, it is kept by the other one too: else it
-    would be another once the first changes, as when a date is written anew and then the zone."""
-    keys = _keys(one)
-    if started.isdisjoint(keys):
-        return False
-    if not started >= keys:
-        new.append(one)
-        started |= keys
-    return True
 
 
 def _come(watch: Segment, date: _Date, now: datetime) -> list[Occasion]:
@@ -169,13 +188,3 @@ def _end(
     if watch.missed == "inactive":  # nobody waited meanwhile: each that came was missed
         return "inactive"
     return watch.missed if is_in_time or is_awaited else None
-
-
-def _next(
-    watch: Segment, date: _Date, started: set[Key], new: list[Occasion], now: datetime
-) -> datetime | None:
-    """When to look again: an ended watch waits for nothing, and nobody for what has started."""
-    if watch.missed is not None:
-        return None
-    ahead = date.present.after(now)
-    return next((one for one in ahead if not _is_known(date.occasion(one), started, new)), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -174,33 +174,12 @@ async def judge_rows(
     chosen = [one for one in chosen if one.definition_id is None]
     if not rows or not chosen:
         return [*dues]
-    conditions = conditions_of(chosen, existing)
-    filters = [segments.with_referenced(segments.parse(one.filter), existing) for one in chosen]
-    judged = []
-    longer: dict[str, list[str]] = {}
-    left = MOST_GONE_THROUGH
     # Not the transaction's moment: while it waited for the locks, another one may have recorded
     # what would lie in the future of that.
     now = await db.present()
-    async for past in segments.pasts(db, filters, now, workspace_id=workspace_id, rows=rows):
-        facts = segments.facts(past, conditions)
-        for segment in chosen:
-            asked = conditions[segment.id]
-            times = segment_changes.looks_back(asked, conditions)
-            left -= times * past.length
-            is_too_long = times > 0 and (left < 0 or not past.is_whole)
-            if is_too_long and not by_machine:
-                longer.setdefault(segment.id, []).append(past.id)
-                continue
-            holds = condition.evaluate(asked, facts).holds
-            next_at = segment_changes.next_flip(asked, conditions, facts)
-            is_frozen = segment.kind == "frozen"
-            judged.append(
-                SegmentMembership(past.id, segment.id, holds, None if is_frozen else next_at)
-            )
-            if times:
-                await asyncio.sleep(0)  # a long past takes milliseconds: others have their turn
-        await asyncio.sleep(0)
+    judged, longer = await _evaluate(
+        db, existing, chosen, now, workspace_id=workspace_id, rows=rows, by_machine=by_machine
+    )
     flips = await keep(db, chosen, judged, now, workspace_id=workspace_id)
     for segment in chosen:
         if segment.id in longer:
@@ -214,6 +193,44 @@ async def judge_rows(
                 effects=effects,
             )
     return [*dues, *flips]
+
+
+async def _evaluate(
+    db: Handle,
+    existing: Mapping[str, Segment],
+    chosen: Sequence[Segment],
+    now: datetime,
+    *,
+    workspace_id: str,
+    rows: Sequence[Contact],
+    by_machine: bool,
+) -> tuple[list[SegmentMembership], Mapping[str, Sequence[str]]]:
+    """The memberships of each contact, by their pasts; and by segment those whose pasts are too
+    long for that, which the machine is not to judge."""
+    conditions = conditions_of(chosen, existing)
+    filters = [segments.with_referenced(segments.parse(one.filter), existing) for one in chosen]
+    judged, longer = list[SegmentMembership](), defaultdict[str, list[str]](list)
+    left = MOST_GONE_THROUGH
+    async for past in segments.pasts(db, filters, now, workspace_id=workspace_id, rows=rows):
+        facts = segments.facts(past, conditions)
+        for segment in chosen:
+            asked = conditions[segment.id]
+            times = segment_changes.looks_back(asked, conditions)
+            left -= times * past.length
+            is_too_long = times > 0 and (left < 0 or not past.is_whole)
+            if is_too_long and not by_machine:
+                longer[segment.id].append(past.id)
+                continue
+            holds = condition.evaluate(asked, facts).holds
+            next_at = segment_changes.next_flip(asked, conditions, facts)
+            is_frozen = segment.kind == "frozen"
+            judged.append(
+                SegmentMembership(past.id, segment.id, holds, None if is_frozen else next_at)
+            )
+            if times:
+                await asyncio.sleep(0)  # a long past takes milliseconds: others have their turn
+        await asyncio.sleep(0)
+    return judged, longer
 
 
 async def _judge_longer(

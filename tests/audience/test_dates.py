@@ -141,20 +141,27 @@ def test_what_is_ahead_and_has_not_started_is_waited_for(
     watch: Segment, date: dates._Date, started: str | None, at: datetime | None
 ) -> None:
     known: set[dates.Key] = {("con_1", "wfl_1", one) for one in [started] if one is not None}
-    assert dates._next(watch, date, known, [], NOW) == at
+    assert next_at(watch, date, known, NOW) == at
+
+
+def next_at(
+    watch: Segment, date: dates._Date, started: set[dates.Key], now: datetime
+) -> datetime | None:
+    judgement = dates._Judgement(now, started)
+    judgement.add(watch, TRIGGER, replace(date, awaited_at=None))
+    [membership] = judgement.memberships
+    return membership.next_at
 
 
 @pytest.mark.parametrize("key", [AT, VALUE])
 def test_what_is_known_by_one_key_is_kept_by_the_other_too(key: datetime | str) -> None:
-    one, known = DATE.occasion(AT), {("con_1", "wfl_1", key)}
-    for times in (1, 2):
-        new: list[Occasion] = []
-        assert dates._is_known(one, known, new)
-        assert new == ([one] if times == 1 else [])
-    assert known == {("con_1", "wfl_1", AT), ("con_1", "wfl_1", VALUE)}
-    new = []
-    assert not dates._is_known(replace(one, contact_id="con_2"), known, new)
-    assert new == []
+    one, judgement = DATE.occasion(AT), dates._Judgement(NOW, {("con_1", "wfl_1", key)})
+    for _ in (1, 2):
+        assert judgement._is_known(one)
+        assert judgement.new == [one]
+    assert judgement.started == {("con_1", "wfl_1", AT), ("con_1", "wfl_1", VALUE)}
+    assert not judgement._is_known(replace(one, contact_id="con_2"))
+    assert judgement.new == [one]
 
 
 async def test_others_have_their_turn_between_a_few_contacts(
@@ -199,8 +206,8 @@ OF_AT = BORN.present.value_at(AT)
 def test_each_year_has_an_occasion_of_its_own() -> None:
     assert BORN.present.at(36) == AT
     assert dates._come(WATCH, BORN, NOW) == [Occasion("con_1", "wfl_1", AT, OF_AT)]
-    assert dates._next(WATCH, BORN, set(), [], NOW) == IN_2027
-    assert dates._next(WATCH, BORN, set(), [], AT - DAY) == AT
+    assert next_at(WATCH, BORN, set(), NOW) == IN_2027
+    assert next_at(WATCH, BORN, set(), AT - DAY) == AT
     first = BORN.present.at()
     assert first is not None
     assert BORN.occasion(first).value == BORN_FIRST != OF_AT
@@ -209,7 +216,7 @@ def test_each_year_has_an_occasion_of_its_own() -> None:
 def test_a_year_that_has_started_in_another_time_zone_is_followed_by_the_next() -> None:
     assert OF_AT is not None
     started: set[dates.Key] = {("con_1", "wfl_1", OF_AT)}
-    assert dates._next(WATCH, BORN, started, [], AT - HOUR) == IN_2027
+    assert next_at(WATCH, BORN, started, AT - HOUR) == IN_2027
 
 
 def test_what_was_waited_for_in_another_time_zone_is_of_the_same_year() -> None:
