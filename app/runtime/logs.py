@@ -1,6 +1,6 @@
 """Logging: one JSON object a line, ours and every library's, capped, escaped and without secrets.
 
-What every request, run and message writes goes through `tell`, at a tenth of what a logger costs;
+What every request, run and message writes goes through `write`, at a tenth of what a logger costs;
 for the rest `logging.getLogger(__name__)` does, its `extra` included, or structlog.get_logger().
 Ids that every record of a request or a run should carry are bound with
 structlog.contextvars.bind_contextvars.
