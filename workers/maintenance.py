@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import TypeAlias, TypeVar
+
+import structlog
 
 from app.accounts import closure
 from app.audience import topics
@@ -57,39 +59,39 @@ RESUMED_AT_ONCE = 20  # workspaces: a page of them
 STRAY_AFTER = timedelta(minutes=1)  # of a due job that nobody has claimed
 Result = TypeVar("Result")
 Batch: TypeAlias = Callable[[Process], Awaitable[bool]]  # whether there may be more
-TASKS: tuple[Batch, ...] = (
-    circuit_breaker.probe_batch,
-    refusals.undo_batch,
-    quotas.fold_batch,
-    topics.forget_batch,
-)
+TASKS: Mapping[str, Batch] = {
+    "probe_circuits": circuit_breaker.probe_batch,
+    "undo_refusals": refusals.undo_batch,
+    "fold_quotas": quotas.fold_batch,
+    "forget_topics": topics.forget_batch,
+}
 
 
 async def run_for_ever(process: Process) -> None:
     """Ends by cancellation. A task that fails holds up no other, and is tried again later."""
-    in_turns = (
-        closure.cancelling().run_batch,
-        closure.removal().run_batch,
-        RetentionScan().run_batch,
-    )
-    await _repeat(process, (*TASKS, *in_turns), SHARDED_ROUND_SECONDS)
+    in_turns = {
+        "cancel_runs_of_archived": closure.cancelling().run_batch,
+        "remove_workspaces": closure.removal().run_batch,
+        "remove_old_rows": RetentionScan().run_batch,
+    }
+    await _repeat(process, {**TASKS, **in_turns}, SHARDED_ROUND_SECONDS)
 
 
 async def seal_for_ever(process: Process) -> None:
     """Seal audit trails. A loop of its own: an entry waits no longer than a round, however much is
     removed. Of a sharded database the pools' look says of which workspaces."""
-    await _repeat(process, (chain.Sealing().run_batch,), ROUND_SECONDS)
+    await _repeat(process, {"seal_audit_trails": chain.Sealing().run_batch}, ROUND_SECONDS)
 
 
-async def _repeat(process: Process, tasks: Sequence[Batch], sharded_seconds: float) -> None:
+async def _repeat(process: Process, tasks: Mapping[str, Batch], sharded_seconds: float) -> None:
     due_at = dict.fromkeys(tasks, 0.0)
     while True:
         began, is_more = time.monotonic(), False
         apart = sharded_seconds if process.database.is_sharded else ROUND_SECONDS
-        for run_batch in [one for one, moment in due_at.items() if moment <= began]:
-            has_more = await _attempt(run_batch, process)
+        for task in [one for one, moment in due_at.items() if moment <= began]:
+            has_more = await _attempt(task, tasks[task], process)
             # One with nothing to do is not asked again each time that another has more.
-            due_at[run_batch] = 0.0 if has_more else began + apart
+            due_at[task] = 0.0 if has_more else began + apart
             is_more |= bool(has_more)
         rest = REST[process.database.engine] * (time.monotonic() - began)
         await asyncio.sleep(min(rest, ROUND_SECONDS) if is_more else apart)
@@ -101,18 +103,21 @@ async def sweep_for_ever(process: Process) -> None:
     job_sweep = JobSweep()
     while True:
         await sweep(process)
-        await _attempt(job_sweep.run, process)
+        await _attempt("sweep_jobs", job_sweep.run, process)
         await asyncio.sleep(SWEEP_SECONDS)
 
 
-async def _attempt(work: Callable[[Process], Awaitable[Result]], process: Process) -> Result | None:
-    """The result, or None of what failed, which is logged."""
-    try:
-        return await work(process)
-    except Unavailable as problem:
-        log.warning("maintenance postponed", extra={"error": problem.detail})
-    except Exception:
-        log.exception("maintenance failed")
+async def _attempt(
+    task: str, work: Callable[[Process], Awaitable[Result]], process: Process
+) -> Result | None:
+    """The result, or None of what failed, which is logged. Every record of it names the task."""
+    with structlog.contextvars.bound_contextvars(task=task):
+        try:
+            return await work(process)
+        except Unavailable as problem:
+            log.warning("maintenance postponed", extra={"error": problem.detail})
+        except Exception:
+            log.exception("maintenance failed")
     return None
 
 
@@ -136,7 +141,7 @@ async def refresh_for_ever(process: Process) -> None:
 async def sweep(process: Process) -> None:
     """Resume parked messages, delete expired rows, and renew subscriptions."""
     for work in SWEEPS:
-        await _attempt(work, process)
+        await _attempt(work.__name__, work, process)
 
 
 async def resume_parked(process: Process) -> None:

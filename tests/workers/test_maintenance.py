@@ -34,6 +34,7 @@ from app.store import (
 )
 from tests.attacks.test_payments import opened
 from tests.cast import Cast, hook, seal, settle, workspace
+from tests.conftest import Records
 from tests.routes.test_billing import notify, paid
 from tests.servers import set_clock
 from workers import maintenance
@@ -153,10 +154,30 @@ async def test_neither_a_task_that_fails_nor_one_that_never_ends_holds_up_the_sw
             about=None,
             expires_at=await db.now() - timedelta(hours=1),
         )
-    monkeypatch.setattr(maintenance, "TASKS", (task,))
+    monkeypatch.setattr(maintenance, "TASKS", {"task": task})
     async with working(process), asyncio.timeout(20):
         while await kept(process):
             await asyncio.sleep(0.05)
+
+
+async def test_what_is_logged_of_a_task_that_fails_or_is_postponed_names_it(
+    process: Process, monkeypatch: pytest.MonkeyPatch, records: Records
+) -> None:
+    async def away(process: Process) -> bool:
+        raise Unavailable("It is away.")
+
+    monkeypatch.setattr(maintenance, "TASKS", {"fails": failing, "waits": away})
+    monkeypatch.setattr(maintenance, "SWEEPS", (failing,))
+    await maintenance.sweep(process)
+    running = asyncio.create_task(maintenance.run_for_ever(process))
+    while len(found := records("workers.maintenance")) < 3:
+        await asyncio.sleep(0.01)
+    await tasks.end(running)
+    assert [(one["event"], one.get("task")) for one in found] == [
+        ("maintenance failed", "failing"),
+        ("maintenance failed", "fails"),
+        ("maintenance postponed", "waits"),
+    ]
 
 
 async def test_a_sweep_that_never_ends_holds_up_no_task(
@@ -173,7 +194,7 @@ async def test_a_sweep_that_never_ends_holds_up_no_task(
         return True
 
     monkeypatch.setattr(maintenance, "SWEEPS", (sweep_endlessly,))
-    monkeypatch.setattr(maintenance, "TASKS", (count,))
+    monkeypatch.setattr(maintenance, "TASKS", {"count": count})
     async with working(process), asyncio.timeout(10):
         while rounds["after"] < 2:
             await asyncio.sleep(0.05)
@@ -186,7 +207,7 @@ async def test_the_audit_trail_is_sealed_though_a_task_takes_long(
         await asyncio.Event().wait()
         return True
 
-    monkeypatch.setattr(maintenance, "TASKS", (work_endlessly, *maintenance.TASKS))
+    monkeypatch.setattr(maintenance, "TASKS", {"endless": work_endlessly, **maintenance.TASKS})
     someone = Origin("user", "usr_olivia", "Olivia", "192.0.2.1", "request-1")
     async with process.database.write() as db:
         await trail.begin(db, process.vault, someone, workspace_id=acme, after={})
@@ -229,7 +250,7 @@ async def test_while_one_task_has_more_the_others_are_asked_once_a_second(
         rounds["busy"] += 1
         return True
 
-    monkeypatch.setattr(maintenance, "TASKS", (idle, busy))
+    monkeypatch.setattr(maintenance, "TASKS", {"idle": idle, "busy": busy})
     began = time.monotonic()
     running = asyncio.create_task(maintenance.run_for_ever(process))
     while rounds["idle"] < 2 or rounds["busy"] < 10:
@@ -249,7 +270,7 @@ async def test_on_a_sharded_database_all_shards_are_asked_for_work_once_in_five_
         rounds += 1
         return False
 
-    monkeypatch.setattr(maintenance, "TASKS", (idle,))
+    monkeypatch.setattr(maintenance, "TASKS", {"idle": idle})
     monkeypatch.setattr(maintenance, "ROUND_SECONDS", 0.01)
     monkeypatch.setattr(Database, "is_sharded", True)
     running = asyncio.create_task(maintenance.run_for_ever(process))
