@@ -149,9 +149,9 @@ class WorkerPool:
                 self._remember([job for job in claimed if not job.is_claimed])
         except Unavailable as problem:
             # They stay due; the loop hints again.
-            log.warning("claim failed", extra={"error": problem.detail})
+            log.warning("claim failed", extra={"kind": self._kind, "error": problem.detail})
         except Exception:
-            log.exception("claim failed unexpectedly")
+            log.exception("claim failed unexpectedly", extra={"kind": self._kind})
         finally:
             self._claiming, self._is_apart = None, False
 
@@ -239,7 +239,7 @@ class WorkerPool:
         try:
             await self._act(self._process, job)
         except Unavailable as problem:
-            log.warning("row released", extra={"row_id": job.id, "error": problem.detail})
+            log.warning("job released", extra={**job.logged, "error": problem.detail})
             least = float(problem.headers["Retry-After"]) - 0.5
             pause = max(1.5 * RELEASE_DELAY_SECONDS, least)
             await self._give_back([job], jittered(pause, by=1 / 3))
@@ -248,7 +248,7 @@ class WorkerPool:
             raise
         except Exception:
             # It keeps its lease, which delays the next claim; the fifth is the last.
-            log.exception("row failed unexpectedly", extra={"row_id": job.id})
+            log.exception("job failed unexpectedly", extra=job.logged)
 
     async def _give_back(
         self, claimed: Sequence[Job], pause_seconds: float = 0, *, is_begun: bool = True
@@ -257,7 +257,8 @@ class WorkerPool:
         try:
             await asyncio.gather(*(process.batches.run(_release, process, one) for one in given))
         except Unavailable as problem:
-            log.warning("rows not released; their leases expire", extra={"error": problem.detail})
+            extra = {"kind": self._kind, "error": problem.detail}
+            log.warning("jobs not released; their leases expire", extra=extra)
 
 
 @batched(whose=lambda one: one[0].workspace_id)

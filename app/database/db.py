@@ -240,7 +240,7 @@ async def _apply_through_traffic(database: Database, found: Sequence[Section]) -
             return await _apply_next(database, found)
         except (Deadlocked, Locked) as error:
             extra = {"tries": number, "error": str(error.__cause__)}
-            log.warning("a section met live traffic, and is tried again", extra=extra)
+            log.warning("a migration was held up by live traffic, and is tried again", extra=extra)
             await asyncio.sleep(PAUSE_SECONDS)
     return await _apply_next(database, found)
 

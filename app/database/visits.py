@@ -48,14 +48,14 @@ class Visits:
                     return None
                 result = await work(db)
         except Unavailable as problem:
-            log.warning("a workspace is left for later", extra={**whose, "error": problem.detail})
+            log.warning("work in a workspace postponed", extra={**whose, "error": problem.detail})
             self._away = not is_begun
             if node is not None and not isinstance(problem, ANSWERS):
-                log.warning("so are the others of its node", extra={"node": node})
+                log.warning("work in a node's other workspaces postponed", extra={"node": node})
                 self._lost.add(node)
             return None
         except Exception:
-            log.exception("a workspace is passed over", extra=whose)
+            log.exception("work in a workspace failed", extra=whose)
             return None
         self.seconds += time.monotonic() - began
         return result

@@ -118,7 +118,7 @@ def _whose(event: InboundEvent) -> str:
 async def start_known(
     process: Process, events: Sequence[InboundEvent]
 ) -> Sequence[Accepted | CommitUnknown | None]:
-    """One run for each, or None for what goes the long way: nothing was written of it."""
+    """One run for each, or None for what is to go through `accept`: nothing was written of it."""
     began = time.monotonic()
     try:
         async with process.database.alone(TIMEOUTS) as db:
@@ -130,7 +130,8 @@ async def start_known(
     except Exception as error:  # of the database: nothing was written
         if len(events) > 1:
             raise  # each is tried alone
-        log.info("an event goes the long way: %r", error)
+        whose = {"workspace_id": events[0].workspace.id, "error": repr(error)}
+        log.info("event not accepted in one statement, and is accepted in several", extra=whose)
         return [None]
     pairs = [(event.workspace.id, event.run_id) for event in events if event.run_id in started]
     if pairs:

@@ -72,7 +72,7 @@ class Lease:
                     async with self._database.write() as db:
                         renewed = await jobs.renew(db, self._job, lease_seconds=self._seconds)
             except Unavailable:
-                log.warning("lease not renewed", extra={"row_id": self._job.id})
+                log.warning("lease of a job not renewed", extra=self._job.logged)
             else:
                 self._renewed_at, self._lost = asked_at, not renewed
 
@@ -100,7 +100,7 @@ class Lease:
             while not task.done():
                 await asyncio.wait([task], timeout=self._seconds / 6)
                 if not task.done() and not self.is_held:
-                    log.warning("lease lost during a call", extra={"row_id": self._job.id})
+                    log.warning("lease of a job lost during a call", extra=self._job.logged)
                     await tasks.end(task)
         except asyncio.CancelledError:
             # The process ends: what became of the work is still worth writing down.
@@ -117,7 +117,7 @@ async def renew_some(database: Database, held: Sequence[tuple[Job, float]]) -> S
         return await pipelining.run_all(db, renewals)
 
 
-async def until_recorded(record: Callable[[], Awaitable[None]], row_id: str) -> None:
+async def until_recorded(record: Callable[[], Awaitable[None]], job: Job) -> None:
     """Try to write an outcome down until the process ends: what is known now nobody can find out
     later."""
     pause = ASK_AGAIN_SECONDS
@@ -126,6 +126,6 @@ async def until_recorded(record: Callable[[], Awaitable[None]], row_id: str) -> 
             await record()
             return
         except Unavailable:
-            log.warning("outcome not recorded yet", extra={"row_id": row_id})
+            log.warning("outcome of a job not recorded yet", extra=job.logged)
             await asyncio.sleep(jittered(pause))
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)

@@ -59,7 +59,7 @@ async def deliver(process: Process, job: Job) -> None:
         if sending is not None:
             outcome = (sending, await _call(sending, lease))
             await leases.until_recorded(
-                lambda: process.batches.run(record_some, process, outcome), job.id
+                lambda: process.batches.run(record_some, process, outcome), job
             )
 
 

@@ -83,7 +83,7 @@ async def post(process: Process, job: Job) -> None:
         ended = _outcome_of(attempt, outcome, now)
         tried = {"at": document.text(now), "status": ended.status_code, "code": ended.code}
         await leases.until_recorded(
-            lambda: _record(process, job, attempt, ended, {**tried, "durationMs": ms}), job.id
+            lambda: _record(process, job, attempt, ended, {**tried, "durationMs": ms}), job
         )
 
 

@@ -105,7 +105,7 @@ async def make(process: Process, job: Job) -> None:
                 if row is not None:
                     await _settle(process, db, row, request, outcome)
 
-        await leases.until_recorded(record, job.id)
+        await leases.until_recorded(record, job)
 
 
 async def _begin(process: Process, job: Job) -> Request | None:

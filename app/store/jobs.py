@@ -100,6 +100,11 @@ class Job:
     def is_claimed(self) -> bool:
         return self.lease_token != 0
 
+    @property
+    def logged(self) -> dict[str, str]:
+        """The members of a log record about it, beside its workspace, which is bound already."""
+        return {"kind": self.kind, "job_id": self.id}
+
 
 # --- made, woken, ended ---------------------------------------------------------------------------
 

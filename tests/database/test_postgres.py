@@ -701,7 +701,7 @@ async def test_a_section_that_meets_a_deadlock_is_tried_again_so_often(
             await live.execute("INSERT INTO a (id) VALUES ($1)", str(number))
     assert migrating is not None
     await asyncio.wait([migrating])
-    tries = [line for line in caplog.messages if line.startswith("a section met live traffic")]
+    tries = [line for line in caplog.messages if line.startswith("a migration was held up")]
     assert len(tries) == 1
     changed = sorted(name for (name,) in await onlooker.fetch(COLUMNS))
     if deadlocks == 1:
@@ -729,7 +729,9 @@ async def test_a_section_that_waits_for_a_lock_is_tried_again(
         await live.fetch("SELECT id FROM b")
         migrating = asyncio.create_task(migrate(database, HOT + BOTH))
         async with asyncio.timeout(10):
-            while "a section met live traffic, and is tried again" not in caplog.messages:
+            while (
+                "a migration was held up by live traffic, and is tried again" not in caplog.messages
+            ):
                 await asyncio.sleep(0.01)
     assert await migrating == ["0002"]
     assert sorted(name for (name,) in await live.fetch(COLUMNS)) == ["a", "b"]

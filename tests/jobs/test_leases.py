@@ -285,7 +285,7 @@ async def test_it_is_asked_no_longer_than_the_lease_is_held(
 
 
 async def test_an_outcome_is_kept_until_the_database_is_back_however_long_it_was_away(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pauses: list[float] = []
 
@@ -300,8 +300,11 @@ async def test_an_outcome_is_kept_until_the_database_is_back_however_long_it_was
         for error in tries:
             raise error
 
-    await leases.until_recorded(record, "msg_1")
+    await leases.until_recorded(record, Job("message", "ws_1", "msg_1", 1))
     assert len(pauses) == 600
+    assert {(one.__dict__["kind"], one.__dict__["job_id"]) for one in caplog.records} == {
+        ("message", "msg_1")
+    }
     assert pauses[0] < pauses[1] < max(pauses) == pauses[-1] == leases.LONGEST_PAUSE_SECONDS
 
 
@@ -311,4 +314,4 @@ async def test_the_end_of_the_process_ends_the_tries_of_an_outcome() -> None:
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
-            await leases.until_recorded(record, "msg_1")
+            await leases.until_recorded(record, Job("message", "ws_1", "msg_1", 1))

@@ -1013,7 +1013,7 @@ async def test_an_outcome_waits_for_a_database_that_went_away_during_the_call(
     through, provider = with_provider(proxied[0], lose_the_database)
     await start(process, acme)
     await settle(through)
-    assert "outcome not recorded yet" in caplog.messages
+    assert "outcome of a job not recorded yet" in caplog.messages
     assert len(provider.given) == 1
     [attempt] = await attempts(process, acme)
     assert attempt.status == "SENT"

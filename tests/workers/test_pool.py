@@ -749,6 +749,6 @@ async def test_what_is_set_down_is_logged_with_its_workspace(
         while len(records("workers.pool")) < 2:
             await asyncio.sleep(0.01)
     await busy.close(SECONDS)
-    listed = [(one["row_id"], one["workspace_id"]) for one in records("workers.pool")]
-    assert sorted(listed) == [("row_0", "ws_1"), ("row_1", "ws_2")]
+    listed = [(one["kind"], one["job_id"], one["workspace_id"]) for one in records("workers.pool")]
+    assert sorted(listed) == [("run", "row_0", "ws_1"), ("run", "row_1", "ws_2")]
     assert not any("request_id" in one for one in records("workers.pool"))
