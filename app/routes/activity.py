@@ -16,8 +16,9 @@ from app.routes.contact_events import ContactEventSummary
 from app.routes.ids import AttemptId, ConsentId, EventId, MessageId, RunId, TopicId
 from app.routes.messages import MessageSummary
 from app.routes.messages import summary as message_summary
-from app.routes.runs import MessageStatus, RunSummary, summary
+from app.routes.runs import RunSummary, summary
 from app.store import activity, consent_events, contact_events, contacts
+from app.store.messages import MessageStatus
 from app.store.suppressions import Reason
 from app.web import paging
 from app.web.body import Shape

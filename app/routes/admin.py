@@ -21,14 +21,14 @@ from app.routes.audit_logs import Filters as AuditFilters
 from app.routes.audit_logs import resource as audit_resource
 from app.routes.ids import UserId, WorkspaceId
 from app.routes.messages import DeliveryAttempt, attempt
-from app.routes.runs import MessageStatus as AttemptStatus
 from app.routes.runs import RunSummary, summary
-from app.routes.runs import Status as RunStatus
 from app.store import admin, directory, directory_sweep, health, job_sweep, jobs
 from app.store import workspaces as stored
 from app.store.directory_sweep import Keyed
 from app.store.job_sweep import Key
 from app.store.jobs import Kind
+from app.store.messages import MessageStatus
+from app.store.runs import RunStatus
 from app.web import paging, reply
 from app.web.body import Shape, Writable
 from app.web.paging import Paging
@@ -65,7 +65,7 @@ class RunFilters(Paging):
 
 class AttemptFilters(Paging):
     workspace_id: WorkspaceId | None = IN_WORKSPACE
-    status: AttemptStatus | None = Field(None, description="Its status.")
+    status: MessageStatus | None = Field(None, description="Its status.")
 
 
 class AnyAuditFilters(AuditFilters):

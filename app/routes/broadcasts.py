@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field
 from starlette.responses import Response
@@ -28,6 +28,7 @@ from app.store import broadcast_recipients as recipients
 from app.store import broadcasts as store
 from app.store import segments as stored_segments
 from app.store import templates, workspaces
+from app.store.broadcast_recipients import RecipientStatus
 from app.store.broadcasts import Broadcast, Written
 from app.web import paging, reply
 from app.web.auth import permit
@@ -43,18 +44,6 @@ NO_RECIPIENTS: Mapping[str, int] = {}
 AUDIENCES = {"segmentId": "segment_id", "filter": "filter", "tag": "tag"}
 
 State = Literal["DRAFT", "SCHEDULED", "SENDING", "PAUSED", "SENT", "CANCELLED"]
-RecipientStatus = Literal[
-    "PENDING",
-    "QUEUED",
-    "SENT",
-    "DELIVERED",
-    "BOUNCED",
-    "COMPLAINED",
-    "FAILED",
-    "UNKNOWN",
-    "SUPPRESSED",
-    "CANCELLED",
-]
 
 
 def _tag(text: str) -> str:
@@ -321,7 +310,7 @@ def _filter(row: Broadcast) -> Json:
 
 
 def resource(row: Broadcast, by_status: Mapping[str, int]) -> dict[str, Any]:
-    counts = {status.lower(): by_status.get(status, 0) for status in recipients.STATUSES}
+    counts = {status.lower(): by_status.get(status, 0) for status in get_args(RecipientStatus)}
     difference = None
     if row.is_frozen and row.previewed is not None:
         reasons = {*row.previewed, *row.frozen}

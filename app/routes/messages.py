@@ -17,10 +17,10 @@ from app.machine.program import Json
 from app.messages import create, reports
 from app.messages.redaction import readable
 from app.routes.ids import AttemptId, BroadcastId, ContactId, MessageId, RunId, TemplateId
-from app.routes.runs import MessageStatus as Status
 from app.routes.runs import Reason, reason
 from app.store import broadcasts, delivery_attempts, messages, suppressions
 from app.store.delivery_attempts import Attempt
+from app.store.messages import MessageStatus as Status
 from app.web import paging, reply
 from app.web.body import Name, Shape
 from app.web.paging import Paging

@@ -19,7 +19,7 @@ from app.routes.ids import (
     RunId,
     WorkflowId,
 )
-from app.routes.runs import MessageStatus
+from app.store.messages import MessageStatus
 from app.web.body import Shape
 
 

@@ -17,6 +17,8 @@ from app.routes.ids import AutomationId, ContactId, MessageId, RunId, WorkflowId
 from app.runs import run_control
 from app.runtime.compute import Job, Unfinished
 from app.store import definitions, messages, run_steps, runs
+from app.store.messages import MessageStatus
+from app.store.runs import RunStatus
 from app.web import paging, reply
 from app.web.body import Shape
 from app.web.paging import Paging
@@ -28,20 +30,6 @@ OWNER = {"graph": "automationId", "steps": "workflowId"}
 LARGE = 16 * 1024  # bytes of a trigger's body that is not read on the event loop
 
 
-Status: TypeAlias = Literal["QUEUED", "RUNNING", "WAITING", "COMPLETED", "FAILED", "CANCELLED"]
-MessageStatus: TypeAlias = Literal[
-    "QUEUED",
-    "SENDING",
-    "SENT",
-    "DELIVERED",
-    "FAILED",
-    "BOUNCED",
-    "COMPLAINED",
-    "SUPPRESSED",
-    "UNKNOWN",
-]
-
-
 Trouble: TypeAlias = Literal["FAILED", "BOUNCED", "SUPPRESSED", "UNKNOWN"]
 
 
@@ -49,7 +37,7 @@ class Filters(Paging):
     workflow_id: str | None = Field(None, description="Filter by workflow.")
     automation_id: str | None = Field(None, description="Filter by automation.")
     contact_id: str | None = Field(None, description="Filter by contact.")
-    status: Status | None = Field(None, description="How far it is.")
+    status: RunStatus | None = Field(None, description="How far it is.")
     message_status: Trouble | None = Field(
         None,
         description="One of its messages has this status. A run whose message failed goes on, and"
@@ -74,7 +62,7 @@ class RunSummary(Shape):
     automation_id: AutomationId | None = None
     version: int
     contact_id: ContactId | None
-    status: Status
+    status: RunStatus
     reason: Reason | None
     blocked_by: RunId | None
     waiting_for: dict[str, Any] | None

@@ -18,13 +18,12 @@ from app.routes.definitions import DefinitionKind
 from app.routes.ids import ContactId, RequestId, RunId
 from app.routes.webhooks import Accepted
 from app.store import definitions, webhook_requests
+from app.store.webhook_requests import Outcome
 from app.web import paging, reply
 from app.web.body import Shape
 from app.web.paging import Paging
 from app.web.reply import Page
 from app.web.routing import Call, Endpoint, get, post
-
-Outcome = Literal["ACCEPTED", "REPEATED", "REFUSED"]
 
 # Which of its reasons a 401 had; its sender is told none.
 CAUSES: Mapping[str | None, str] = {

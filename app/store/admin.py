@@ -6,14 +6,15 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from app.database.db import Handle
 from app.store import audit_logs, delivery_attempts, keyset, runs
 from app.store.health import ENOUGH
 from app.store.job_sweep import Key
 from app.store.jobs import Kind
-from app.store.messages import VISIBLE
+from app.store.messages import VISIBLE, MessageStatus
+from app.store.runs import RunStatus
 
 RUNS_AT_ONCE = 10_000  # looked at by one statement
 RUN = runs.COLUMNS
@@ -69,11 +70,8 @@ USERS: Mapping[str, str] = {
     "created_after": "u.created_at > :created_after",
     "created_before": "u.created_at < :created_before",
 }
-RUN_STATUSES = ("QUEUED", "RUNNING", "WAITING", "COMPLETED", "FAILED", "CANCELLED")
-ATTEMPT_STATUSES = (
-    "QUEUED", "SENDING", "SENT", "DELIVERED", "FAILED", "BOUNCED", "COMPLAINED", "SUPPRESSED",
-    "UNKNOWN",
-)  # fmt: skip
+RUN_STATUSES: tuple[str, ...] = get_args(RunStatus)
+ATTEMPT_STATUSES: tuple[str, ...] = get_args(MessageStatus)
 RUNS: Mapping[str, str] = {
     "workspace_id": "r.workspace_id = :workspace_id",
     "status": "r.status = :status",

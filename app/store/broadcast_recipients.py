@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from app.database.db import Handle
 from app.database.sql import columns
@@ -15,10 +15,18 @@ from app.store import keyset
 from app.store.row_keys import BroadcastKey
 from app.store.segments import ADDRESSES
 
-STATUSES = (
-    "PENDING", "QUEUED", "SENT", "DELIVERED", "BOUNCED", "COMPLAINED", "FAILED", "UNKNOWN",
-    "SUPPRESSED", "CANCELLED",
-)  # fmt: skip
+RecipientStatus: TypeAlias = Literal[
+    "PENDING",
+    "QUEUED",
+    "SENT",
+    "DELIVERED",
+    "BOUNCED",
+    "COMPLAINED",
+    "FAILED",
+    "UNKNOWN",
+    "SUPPRESSED",
+    "CANCELLED",
+]
 LEFT = ["SENT", "DELIVERED", "BOUNCED", "COMPLAINED", "UNKNOWN"]
 # Why a contact gets nothing, as its message says it.
 OF_MESSAGES: Mapping[str, str] = {

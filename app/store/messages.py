@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from app.database.db import Handle
 from app.database.sql import columns
@@ -13,6 +13,17 @@ from app.machine import segment_changes
 from app.machine.reasons import Reason
 from app.store import jobs, keyset, segment_members
 
+MessageStatus: TypeAlias = Literal[
+    "QUEUED",
+    "SENDING",
+    "SENT",
+    "DELIVERED",
+    "FAILED",
+    "BOUNCED",
+    "COMPLAINED",
+    "SUPPRESSED",
+    "UNKNOWN",
+]  # and that of an attempt
 ACCEPTING = timedelta(minutes=10)  # RFC 5321 §4.5.3.2.6: what the end of data may take
 
 # The reasons of what was UNKNOWN until a member looked.

@@ -11,6 +11,8 @@ from app.database.db import Handle
 from app.machine import segment_changes
 from app.store import calls, jobs, keyset, run_steps, segment_members
 
+RunStatus: TypeAlias = Literal["QUEUED", "RUNNING", "WAITING", "COMPLETED", "FAILED", "CANCELLED"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
