@@ -82,18 +82,13 @@ class AuditLogsVerification(Shape):
 
 
 def resource(row: audit_logs.Entry) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "action": row.action,
-        "actor": {"type": row.actor_type, "id": row.actor_id, "name": row.actor_name},
-        "resource": {"type": row.resource_type, "id": row.resource_id},
-        "changes": None if row.changes is None else document.as_written(row.changes),
-        "ip": row.ip,
-        "requestId": row.request_id,
-        "createdAt": row.created_at,
-        "sequence": row.sequence,
-        "hash": None if row.hash is None else row.hash.hex(),
-    }
+    return AuditLog.of(
+        row,
+        actor={"type": row.actor_type, "id": row.actor_id, "name": row.actor_name},
+        resource={"type": row.resource_type, "id": row.resource_id},
+        changes=None if row.changes is None else document.as_written(row.changes),
+        hash=None if row.hash is None else row.hash.hex(),
+    )
 
 
 async def index(call: Call) -> Response:
@@ -115,12 +110,7 @@ async def verify(call: Call) -> Response:
     return reply.ok(
         {
             "whole": found.fault is None,
-            "fault": found.fault
-            and {
-                "sequence": found.fault.sequence,
-                "id": found.fault.id,
-                "message": found.fault.message,
-            },
+            "fault": found.fault and Fault.of(found.fault),
             "entries": found.entries,
             "unchained": found.unchained,
             "head": {"sequence": found.head.sequence, "hash": found.head.hash.hex()},

@@ -180,11 +180,7 @@ def _noun(definition_id: str) -> str:
 
 
 def resource(case: DefinitionCase) -> dict[str, Any]:
-    return {
-        **proofs.written(case),
-        "createdAt": case.created_at,
-        "updatedAt": case.updated_at,
-    }
+    return Case.of(case, **proofs.written(case))
 
 
 def _noted(name: str, given: str, expect: str) -> dict[str, str]:

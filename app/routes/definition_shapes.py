@@ -215,7 +215,7 @@ class Finding(Shape):
     message: str
 
 
-class _Summary(Shape):
+class DefinitionSummary(Shape):
     name: str
     state: States
     version: int
@@ -224,11 +224,11 @@ class _Summary(Shape):
     updated_at: datetime
 
 
-class AutomationSummary(_Summary):
+class AutomationSummary(DefinitionSummary):
     id: AutomationId
 
 
-class WorkflowSummary(_Summary):
+class WorkflowSummary(DefinitionSummary):
     id: WorkflowId
 
 

@@ -23,6 +23,7 @@ from app.routes.definition_shapes import (
     AutomationSummary,
     CheckResult,
     Copy,
+    DefinitionSummary,
     Filters,
     Trigger,
     Unchecked,
@@ -240,24 +241,11 @@ class DefinitionKind:
         )
 
     def writable(self, row: Definition) -> dict[str, Any]:
-        return {
-            "name": row.name,
-            "state": row.state,
-            "casesGate": row.cases_gate,
-            "trigger": row.trigger_config,
-            self.shape: credentials.masked(document.parse(row.body.encode())),
-        }
+        body = {self.shape: credentials.masked(document.parse(row.body.encode()))}
+        return self.model.of(row, trigger=row.trigger_config, **body)
 
     def summary(self, row: ListedDefinition) -> dict[str, Any]:
-        return {
-            "id": row.id,
-            "name": row.name,
-            "state": row.state,
-            "version": row.version,
-            "triggerSource": row.trigger_source,
-            "createdAt": row.created_at,
-            "updatedAt": row.updated_at,
-        }
+        return {"id": row.id, **DefinitionSummary.of(row)}
 
     def resource(
         self, call: Call, row: Definition, warnings: Sequence[program.Finding] = ()

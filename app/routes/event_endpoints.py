@@ -131,19 +131,12 @@ def resource(row: event_endpoints.EventEndpoint) -> dict[str, Any]:
 def attempt_resource(row: outbound_events.EventAttempt) -> dict[str, Any]:
     reason = {"code": row.reason_code, "detail": row.reason_detail}
     response = {"status": row.response_status, "body": row.response_excerpt}
-    return {
-        "id": row.id,
-        "endpointId": row.endpoint_id,
-        "eventId": row.event_id,
-        "type": row.type,
-        "status": row.status,
-        "reason": reason if row.reason_code else None,
-        "response": response if row.response_status else None,
-        "tries": row.tries,
-        "nextTryAt": row.wake_at,
-        "createdAt": row.created_at,
-        "finishedAt": row.finished_at,
-    }
+    return EventAttempt.of(
+        row,
+        reason=reason if row.reason_code else None,
+        response=response if row.response_status else None,
+        next_try_at=row.wake_at,
+    )
 
 
 # --- endpoints ----------------------------------------------------------------------------------

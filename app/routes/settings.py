@@ -123,30 +123,7 @@ class NewApiKey(ApiKey):
 
 
 def workspace_resource(row: workspaces.Workspace) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        **_writable(row),
-        "createdAt": row.created_at,
-        "updatedAt": row.updated_at,
-    }
-
-
-def _writable(row: workspaces.Workspace) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "timezone": row.timezone,
-        "country": row.country,
-        "retentionDays": row.retention_days,
-        "sender": {
-            "fromName": row.from_name,
-            "fromEmail": row.from_email,
-            "replyTo": row.reply_to,
-        },
-        "postalAddress": row.postal_address,
-        "frequencyCap": row.frequency_cap,
-        "quietHours": row.quiet_hours,
-        "sendingPaused": row.sending_paused,
-    }
+    return WorkspaceFields.of(row, sender=Sender.of(row))
 
 
 # --- handlers -----------------------------------------------------------------------------------
@@ -164,7 +141,7 @@ async def update_workspace(call: Call) -> Response:
     if row is None:
         raise _no_workspace()
     call.match(row.revision)
-    new = call.patch(WritableWorkspace, _writable(row))
+    new = call.patch(WritableWorkspace, WritableWorkspace.of(row, sender=Sender.of(row)))
     await _require_kept(call, row, new)
     sender = new.sender or Sender()
     if sender.from_email not in (None, row.from_email):

@@ -121,12 +121,8 @@ class Versions:
         row = await definition_versions.by_number(call.db, **await self._of(call), version=number)
         if row is None:
             raise Problem("not_found", f"This {self.kind.noun} has no such version.")
-        shown = {
-            "version": row.version,
-            "trigger": row.trigger_config,
-            self.kind.shape: credentials.masked(document.parse(row.body.encode())),
-            "createdAt": row.created_at,
-        }
+        body = {self.kind.shape: credentials.masked(document.parse(row.body.encode()))}
+        shown = self.shown.of(row, trigger=row.trigger_config, **body)
         return reply.ok(shown, revision=row.version)
 
     async def diff(self, call: Call) -> Response:
@@ -171,12 +167,7 @@ def _number(text: str) -> int:
 
 
 def _summary(row: definition_versions.VersionSummary, walked: Mapping[int, int]) -> dict[str, Any]:
-    return {
-        "version": row.version,
-        "triggerSource": row.trigger_source,
-        "runs": walked.get(row.version, 0),
-        "createdAt": row.created_at,
-    }
+    return VersionSummary.of(row, runs=walked.get(row.version, 0))
 
 
 routes = [
