@@ -74,7 +74,7 @@ class Handle(ABC):
     async def fetch_one_as(
         self, kind: Callable[..., Result], sql: str, /, **values: Any
     ) -> Result | None:
-        """The first row, likewise."""
+        """The first row, as an instance of `kind`."""
         row = await self.fetch_one(sql, **values)
         return None if row is None else kind(**row)
 
@@ -84,7 +84,7 @@ class Handle(ABC):
         return row
 
     async def returning_as(self, kind: Callable[..., Result], sql: str, /, **values: Any) -> Result:
-        """Likewise."""
+        """The one row that must be there, as an instance of `kind`."""
         return kind(**await self.returning(sql, **values))
 
     async def fetch_value(self, sql: str, /, **values: Any) -> Any:
@@ -307,12 +307,13 @@ class ConnectedHandle(Handle):
         await self._link.release(settled=not self._unanswered)
 
     async def _end(self) -> None:
-        """After the statement that another task may still be running."""
+        """Wait for the statement that another task may be running, and refuse any further one."""
         async with self._turn:
             self._ended = True
 
     async def _roll_back(self) -> None:
-        """Not where nothing was heard: the server undoes what nobody commits."""
+        """Undo the transaction and give the connection back. Where the server has not answered,
+        throw the connection away: the server undoes what nobody commits."""
         try:
             if not self._unanswered:
                 await self._transaction.rollback()

@@ -222,7 +222,7 @@ class SQLiteConnection(DatabasesSQLiteConnection):
         """Nothing to wait for: the one writer holds everything."""
 
     async def share(self, numbers: Sequence[int]) -> None:
-        """Likewise."""
+        """Nothing to wait for: nobody else writes beside the one writer."""
 
     async def confirm_reads(self) -> None:
         """Nothing is seen that is not safe."""
@@ -255,7 +255,7 @@ class SQLiteConnection(DatabasesSQLiteConnection):
         return []  # the room of deleted rows is used again at once
 
     async def prefer_keys(self) -> None:
-        """It does."""
+        """Nothing to set: a key is the best way to its row whatever statistics say."""
 
     async def surroundings(self) -> list[Remark]:
         return []

@@ -74,7 +74,7 @@ async def keyed(
 async def _keyed_templates(
     db: Handle, workspace_id: str, ids: Sequence[str]
 ) -> list[tuple[str, KeyedTemplate]]:
-    """Likewise: these, and all others."""
+    """These templates and all others, each with its key, which it has already or would get."""
     known = await templates.keyed(db, workspace_id=workspace_id, ids=ids)
     known = sorted(known, key=lambda one: one.id)
     keys = portable.keys_of(known)

@@ -171,7 +171,7 @@ def _line(type: str, values: Mapping[str, Json]) -> bytes:
 
 
 class _Import:
-    """How far it has come."""
+    """A file that is being read: the rows of the next batch, and what became of those before."""
 
     def __init__(
         self,

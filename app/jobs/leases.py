@@ -31,8 +31,8 @@ LONGEST_PAUSE_SECONDS = 2.0  # whoever comes late finds its lease taken by anoth
 async def lease(
     database: Database, batches: Batches, job: Job, seconds: float
 ) -> AsyncIterator[Lease]:
-    """A claim that is renewed for as long as the block takes, which may stand in a line. Should it
-    be lost all the same, its token says so to whatever writes."""
+    """Renew the claim for as long as the block takes, the time that it waits for its turn included.
+    If the lease is lost nevertheless, what is written under its token changes nothing."""
     held = Lease(database, batches, job, seconds)
     keeping = asyncio.create_task(held.keep())
     try:

@@ -134,7 +134,7 @@ async def page(
     before: str | None,
     limit: int,
 ) -> list[ApiKey]:
-    """Newest first, without the revoked ones. Filters: see CLAUSES."""
+    """Newest first, without the revoked ones."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     return await db.fetch_all_as(
         ApiKey,

@@ -451,7 +451,7 @@ async def page(
     before: str | None,
     limit: int,
 ) -> list[Recipient]:
-    """By contact, the newest first. Filters: see CLAUSES."""
+    """By contact, the newest first."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before, "contact_id")
     return await db.fetch_all_as(
         Recipient,

@@ -173,7 +173,7 @@ async def held(db: Handle, *, workspace_id: str, id: str) -> Broadcast | None:
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[Broadcast]:
-    """Newest first. Filters: see CLAUSES."""
+    """Newest first."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     return await db.fetch_all_as(
         Broadcast,

@@ -170,7 +170,7 @@ async def delete_of_runs(db: Handle, *, workspace_id: str, run_ids: Sequence[str
 
 
 async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
-    """Nobody waits for it any more; its job is held."""
+    """Delete a call that nobody waits for any more, with its job, which is held."""
     await db.execute(
         "DELETE FROM calls WHERE workspace_id = :workspace_id AND id = :id",
         workspace_id=workspace_id,

@@ -454,7 +454,6 @@ async def page(
     before: str | None,
     limit: int,
 ) -> list[ListedDefinition]:
-    """Filters: see CLAUSES."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     first, beyond = IDS[shape]
     return await db.fetch_all_as(

@@ -147,7 +147,6 @@ async def page(
     mails: Sequence[str] = (),
     reader: str | None = None,
 ) -> list[Attempt]:
-    """Filters: see CLAUSES."""
     filters = await keyset.by_time(db, "att", filters)
     narrowed, values = keyset.narrowed(CLAUSES, filters, before, "a.id")
     return await db.fetch_all_as(

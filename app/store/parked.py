@@ -7,9 +7,9 @@ from app.store import jobs
 
 
 async def park(db: Handle, *, workspace_id: str, id: str, reason_code: str) -> None:
-    """A message whose job is held, and for which nobody is called, waits until somebody sends
-    again, and says why. That is no trouble, and uses up nobody's patience. It is QUEUED, also where
-    it was intended under this very claim: to the next it would seem to be a lost worker's."""
+    """Hold back a message whose job is held, and for which no provider has been called, until its
+    workspace or broadcast sends again, and record why. That counts as no failure. It becomes QUEUED
+    even if it was intended under this very claim: the next would take it for a lost worker's."""
     await db.execute(
         """
         UPDATE messages SET status = 'QUEUED', intended_by = NULL, parked = TRUE, held_until = NULL,
@@ -34,8 +34,8 @@ async def park(db: Handle, *, workspace_id: str, id: str, reason_code: str) -> N
 
 
 async def wake(db: Handle, *, workspace_id: str, limit: int) -> int:
-    """Up to `limit` that waited for their workspace are due, and those that a resumed broadcast has
-    left waiting; how many. The oldest first."""
+    """Make up to `limit` messages due that waited for their workspace, or that a resumed broadcast
+    has left waiting, the oldest first; how many."""
     return await _wake(db, FREE_OF_ONE, workspace_id=workspace_id, limit=limit)
 
 

@@ -100,9 +100,9 @@ async def page(
     mails: Sequence[str] = (),
     reader: str | None = None,
 ) -> tuple[list[CapturedMessage], str | None]:
-    """Newest first. Filters: see CLAUSES. `mails`, `reader`: see messages.VISIBLE. A page ends
-    early with the message that fills its MOST_BYTES; the second value is then the id below which
-    the next page begins, and None otherwise."""
+    """Newest first. `mails`, `reader`: see messages.VISIBLE. A page ends early with the message
+    that fills its MOST_BYTES; the second value is then the id below which the next page begins, and
+    None otherwise."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     rows = await db.fetch_all_as(
         CapturedMessage,

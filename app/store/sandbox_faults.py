@@ -69,7 +69,6 @@ async def page(
     before: str | None,
     limit: int,
 ) -> list[SandboxFault]:
-    """Filters: see CLAUSES."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     return await db.fetch_all_as(
         SandboxFault,

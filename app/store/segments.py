@@ -213,7 +213,8 @@ async def advance_recheck(
 
 
 async def remove(db: Handle, *, workspace_id: str, id: str) -> None:
-    """It is gone for everybody; its job deletes what is left of it."""
+    """Mark the segment as being removed, which hides it from everybody; its job deletes what is
+    left of it."""
     await db.execute(
         """
         UPDATE segments SET state = 'removing', reason_code = NULL
@@ -298,7 +299,7 @@ async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> tuple[list[Segment], str | None]:
     """Newest first, as far as they fill a page; where that leaves out some, the second value is the
-    id below which they are. Filters: see CLAUSES."""
+    id below which they are."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     page = await bounded_pages.read(
         db,

@@ -292,7 +292,6 @@ async def naming_topic(
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[ListedTemplate]:
-    """Filters: see CLAUSES."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     return await db.fetch_all_as(
         ListedTemplate,

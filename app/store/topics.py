@@ -98,7 +98,8 @@ async def update(
 
 
 async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
-    """It is gone for everybody; forget_some forgets what contacts have answered about it."""
+    """Mark the topic as deleted, which hides it from everybody; forget_some forgets what contacts
+    have answered about it."""
     await db.execute(
         """
         UPDATE topics SET forgotten_up_to = '', is_default = FALSE
@@ -138,7 +139,7 @@ async def of_workspace(db: Handle, *, workspace_id: str) -> dict[str, Topic]:
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[Topic]:
-    """Newest first. Filters: see CLAUSES."""
+    """Newest first."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     return await db.fetch_all_as(
         Topic,

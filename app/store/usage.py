@@ -30,7 +30,7 @@ async def add(
 
 
 async def add_each(db: Handle, *, meter: str, amounts: Mapping[str, int], period: str = "") -> None:
-    """By workspace."""
+    """Add to the meter of each workspace its amount, counted as in `add`."""
     await db.execute_many(
         """
         INSERT INTO usage_changes (workspace_id, meter, period, id, amount)

@@ -201,7 +201,8 @@ async def look_again(db: Handle, watch: Segment, *, workspace_id: str, fill_to: 
 async def move_schedule(
     db: Handle, *, workspace_id: str, id: str, due_at: datetime | None, up_to: str
 ) -> None:
-    """It has started runs for members up to this one, or waits for its next time."""
+    """Record the time that the watch is due at, or None where none follows, and the id of the last
+    member whose run it has started for that time."""
     await db.execute(
         """
         UPDATE segments SET due_at = :due_at, filled_up_to = :up_to, reason_code = NULL

@@ -120,7 +120,7 @@ async def page(
     before: str | None,
     limit: int,
 ) -> list[WebhookRequest]:
-    """Newest first. Filters: see CLAUSES. An ACCEPTED one's body stands in its run."""
+    """Newest first. An ACCEPTED one's body stands in its run."""
     filters = await keyset.by_time(db, "req", filters)
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     return await db.fetch_all_as(

@@ -408,7 +408,7 @@ def _limits(endpoint: Endpoint) -> Sequence[str]:
 
 
 def _headers(names: Sequence[str]) -> Schema:
-    """That of every answer, and these."""
+    """References to X-Request-Id, which every answer has, and to the headers of these names."""
     return {name: {"$ref": f"#/components/headers/{name}"} for name in ["X-Request-Id", *names]}
 
 
