@@ -66,7 +66,7 @@ def words_of(text: str, pressed: str | None) -> str:
     return pressed if pressed is not None and _word(pressed) in BUTTONS else text
 
 
-async def obey(
+async def apply(
     process: Process,
     db: Handle,
     *,
@@ -76,9 +76,9 @@ async def obey(
     workspace_name: str,
     channel: str = "sms",
 ) -> Inbound:
-    """A person, known by their number in E.164, has written to the workspace: STOP and its like opt
-    out of the channel, START and its like opt in again, HELP is answered. Each is confirmed when it
-    changes something, so that two machines never talk to each other for ever.
+    """Apply what a person, known by their number in E.164, has written to the workspace: STOP and
+    its like opt out of the channel, START and its like opt in again, HELP is answered. Each is
+    confirmed when it changes something, so that two machines never talk to each other for ever.
 
     `senders` are the spellings of the one number. An opt-out holds for all of them: no contact need
     have the number that was written to, and one may come to have it in the other spelling. Raises

@@ -199,6 +199,6 @@ async def _receive_in(
         what: dict[str, Any] = {"senders": senders, "text": text, "channel": inbound.channel}
         if not await _once(process, db, workspace_id, account.provider, inbound.id):
             return keywords.again(process, workspace_id=workspace_id, **what)
-        return await keywords.obey(
+        return await keywords.apply(
             process, db, workspace_id=workspace_id, workspace_name=workspace.name, **what
         )

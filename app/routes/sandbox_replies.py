@@ -29,7 +29,7 @@ class NewReply(Shape):
     text: Annotated[str, Field(max_length=LONGEST)]
 
 
-class HeardReply(Shape):
+class ReceivedReply(Shape):
     """The meaning of the reply, and what the person is answered, once: null is silence."""
 
     meaning: Meaning
@@ -40,7 +40,7 @@ async def create(call: Call) -> Response:
     new, workspace_id = call.read(NewReply), call.member.workspace_id
     workspace = await workspaces.by_id(call.db, id=workspace_id)
     assert workspace is not None  # noqa: S101 - its member has asked
-    meaning = await keywords.obey(
+    meaning = await keywords.apply(
         call.process,
         call.db,
         workspace_id=workspace_id,
@@ -50,7 +50,7 @@ async def create(call: Call) -> Response:
         channel=new.channel,
     )
     noted = {"channel": new.channel, "meaning": meaning.meaning}  # not whose: see suppressions
-    await call.note("sandbox_reply.heard", workspace_id, after=noted)
+    await call.note("sandbox_reply.received", workspace_id, after=noted)
     return reply.ok({"meaning": meaning.meaning, "answer": meaning.reply})
 
 
@@ -83,7 +83,7 @@ routes = [
         create,
         can="messages:write",
         takes=NewReply,
-        gives={200: HeardReply},
+        gives={200: ReceivedReply},
         awaits=_quiet,
     ),
 ]

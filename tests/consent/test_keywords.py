@@ -76,7 +76,7 @@ async def test_stop_start_and_help_by_sms(process: Process, acme: str) -> None:
 
     async def say(text: str) -> tuple[str | None, str]:
         async with process.database.write() as db:
-            received = await keywords.obey(
+            received = await keywords.apply(
                 process,
                 db,
                 workspace_id=acme,

@@ -42,7 +42,7 @@ async def test_stop_and_start_do_what_they_do_anywhere(cast: Cast, process: Proc
     assert await says("Stop texting me") == ("flagged", None)
     assert await says("Thanks!") == ("other", None)
     trail = (await cast.olivia.read("/audit-logs"))["data"]
-    noted = [one["changes"] for one in trail if one["action"] == "sandbox_reply.heard"]
+    noted = [one["changes"] for one in trail if one["action"] == "sandbox_reply.received"]
     assert len(noted) == 6
     assert ADA not in str(noted)
 

@@ -152,7 +152,7 @@ function Faults() {
 function Reply() {
   const [draft, change, forget] = useDraft('reply', { from: '', channel: 'sms', text: '' })
   const field = fields(draft, change)
-  const [answer, setAnswer] = useState<Schemas['HeardReply'] | null>(null)
+  const [answer, setAnswer] = useState<Schemas['ReceivedReply'] | null>(null)
   if (!useCan()('messages:write')) return null
   return (
     <Section title="Reply as a contact">
