@@ -18,9 +18,9 @@ from app.process import Process
 
 INVITATION = "invitation"
 OWNER_INVITATION = "owner_invitation"  # not for those who may make no owners
-PASSWORD_RESET = "password_reset"  # noqa: S105 - the kind of a letter
+PASSWORD_RESET = "password_reset"  # noqa: S105 - the kind of a mail
 EMAIL_VERIFICATION = "email_verification"
-SIGN_ON = "single sign-on by letter"  # the purpose that the vault signs for
+SIGN_ON = "single sign-on by mail"  # the purpose that the vault signs for
 
 INVITED = {
     "subject": "{{trigger.inviter}} invites you to {{trigger.workspace}}",
@@ -33,7 +33,7 @@ decline here:</p>
 {% endif %}<p>The link works once, for {{trigger.lifetime}}. If you did not expect this
 invitation, you can ignore this e-mail.</p>""",
 }
-LETTERS: Mapping[str, Mapping[str, str]] = {
+CONTENTS: Mapping[str, Mapping[str, str]] = {
     INVITATION: INVITED,
     OWNER_INVITATION: INVITED,
     PASSWORD_RESET: {
@@ -63,7 +63,7 @@ LINK = re.compile(
 
 
 def called(name: str, otherwise: str) -> str:
-    """A name as it stands in a letter to somebody who may not know who chose it: `otherwise` where
+    """A name as it stands in a mail to somebody who may not know who chose it: `otherwise` where
     it reads as an address on the internet, and cut where it is long."""
     visible = "".join(one for one in name if unicodedata.category(one) != "Cf")
     if LINK.search(unicodedata.normalize("NFKC", visible)):
@@ -101,7 +101,7 @@ async def send(
             contact_id=None,
             to=to,
             template_id=None,
-            content=LETTERS[kind],
+            content=CONTENTS[kind],
             data={**words, "link": link},
             account_mail=kind,
             addressee_id=addressee_id,
@@ -110,19 +110,19 @@ async def send(
 
 
 def sign_on_url(process: Process, workspace_id: str) -> str:
-    """The link to single sign-on in a letter that names the workspace."""
-    letter = process.vault.sign(SIGN_ON, workspace_id.encode())
+    """The link to single sign-on in a mail that names the workspace."""
+    mail = process.vault.sign(SIGN_ON, workspace_id.encode())
     login = f"{process.settings.base_url}/auth/oidc/login"
-    return f"{login}?workspaceId={workspace_id}&letter={letter}"
+    return f"{login}?workspaceId={workspace_id}&mail={mail}"
 
 
-def names(process: Process, letter: str, workspace_id: str) -> bool:
-    """Whether this stands in the link of a letter that names the workspace."""
-    return process.vault.unsign(SIGN_ON, letter) == workspace_id.encode()
+def names(process: Process, mail: str, workspace_id: str) -> bool:
+    """Whether this stands in the link of a mail that names the workspace."""
+    return process.vault.unsign(SIGN_ON, mail) == workspace_id.encode()
 
 
 def sight(member: Member) -> dict[str, Any]:
-    """Which of these letters a member may read: what store/messages.VISIBLE asks for."""
+    """Which of these mails a member may read: what store/messages.VISIBLE asks for."""
     readable = {"memberships:write": INVITATION, "workspaces:write": OWNER_INVITATION}
     return {
         "mails": [mail for can, mail in readable.items() if can in member.permissions],

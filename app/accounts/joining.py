@@ -247,7 +247,7 @@ async def _join(
     origin = where.user(user)
     membership = await join(process, db, origin, invitation, user_id)
     workspace = await entered(db, user_id, workspace_id)
-    verified = await users.verify_email(db, id=user_id)  # who has the letter reads mail there
+    verified = await users.verify_email(db, id=user_id)  # who has the mail reads those at it
     signed = await signing_in.start(process, db, user_id, workspace, in_cookie=in_cookie)
     return Joined(verified, membership, signed)
 

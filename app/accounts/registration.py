@@ -1,7 +1,7 @@
 """An account: made, proved to be its address's, and opened again when its password is forgotten.
 
-The tokens in the letters are signed and kept nowhere. Each holds as long as what it would change is
-what it was when the letter was written, so that a used one is worthless.
+The tokens in the mails are signed and kept nowhere. Each holds as long as what it would change is
+what it was when the mail was written, so that a used one is worthless.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ async def grant_super_admin(process: Process, email: str, *, unverified: bool = 
 
 
 async def ask_to_verify(process: Process, db: Handle, user: users.User, workspace_id: str) -> None:
-    """A letter to the address, filed in the workspace. Raises Problem `conflict`."""
+    """A mail to the address, filed in the workspace. Raises Problem `conflict`."""
     if user.email_verified_at is not None:
         raise Problem("conflict", "Your address is already verified.")
     expires_at = await db.now() + VERIFY_LIFETIME
@@ -185,7 +185,7 @@ async def verify_email(process: Process, where: Where, token: str) -> None:
 
 
 async def forget_password(process: Process, email: Email) -> None:
-    """A letter to the address, if it has an account. The caller is told nothing either way."""
+    """A mail to the address, if it has an account. The caller is told nothing either way."""
     async with process.database.read() as db:
         user = await users.by_email(db, email_key=email.key)
     if user is None:
@@ -193,7 +193,7 @@ async def forget_password(process: Process, email: Email) -> None:
     async with process.database.write() as db:
         workspace_id = await users.home(db, id=user.id, email_key=user.email_key)
         if workspace_id is None:
-            return  # in no workspace and invited to none: no letter can be filed, as TAKEN says
+            return  # in no workspace and invited to none: no mail can be filed, as TAKEN says
         expires_at = await db.now() + RESET_LIFETIME
         await account_mail.send(
             process,
@@ -209,7 +209,7 @@ async def forget_password(process: Process, email: Email) -> None:
 
 
 async def reset_password(process: Process, where: Where, token: str, password: str) -> None:
-    """Ends every session; and whoever has the letter reads mail at the address. Where nobody had
+    """Ends every session; and whoever has the mail reads those at the address. Where nobody had
     proved that before, the account's keys are a stranger's who registered with it, perhaps: they
     are revoked, or that one would act as its owner from now on.
 

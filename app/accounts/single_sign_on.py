@@ -109,12 +109,12 @@ async def depart(
     return Departure(url, base64.urlsafe_b64encode(sealed).decode(), place(attempt.state))
 
 
-async def workspace_called(process: Process, workspace_id: str, letter: str) -> str:
-    """Its name, for somebody whom a stranger may have led there: as in the letter whose link they
+async def workspace_called(process: Process, workspace_id: str, mail: str) -> str:
+    """Its name, for somebody whom a stranger may have led there: as in the mail whose link they
     followed. Without one nobody learns what a workspace is called, or whether there is one, by its
     id. Raises Problem `not_found` for what is no id."""
     _require_id(workspace_id)
-    if not account_mail.names(process, letter, workspace_id):
+    if not account_mail.names(process, mail, workspace_id):
         return UNNAMED
     async with process.database.read() as db:
         workspace = await workspaces.by_id(db, id=workspace_id)
@@ -254,7 +254,7 @@ async def _found(db: Handle, email: Email, issuer: str) -> users.User | None:
     if user is not None and user.email_verified_at is None:
         raise Problem(
             "conflict",
-            # Not by the letter that verifies it: whoever registered it would stay signed in.
+            # Not by the mail that verifies it: whoever registered it would stay signed in.
             "An account has your address but never verified it: reset its password, and sign in"
             " here again.",
         )
@@ -297,7 +297,7 @@ async def _workspace(
     colleagues: SignInDomain | None,
 ) -> workspaces.Workspace:
     """The one that was asked for, else that of the oldest membership; into which an invitation
-    leads too, for the provider vouches for the address as well as a letter does. Newcomers join
+    leads too, for the provider vouches for the address as well as a mail does. Newcomers join
     their colleagues; who was removed from there does not come back by it."""
     user_id = user.id
     workspace = await memberships.workspace(db, user_id=user_id, workspace_id=workspace_id)

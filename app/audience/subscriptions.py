@@ -213,7 +213,7 @@ async def _recognize(
     known: Sequence[Mapping[str, str]],
     reasons: Mapping[str, Sequence[str]],
 ) -> None:
-    """Give suppressions whose address is not shown, of the erased and of who got letters about an
+    """Give suppressions whose address is not shown, of the erased and of who got mails about an
     account, that of the contact who has it now: who lifts one finds the contact by it."""
     shown = [
         {

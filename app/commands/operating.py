@@ -142,7 +142,7 @@ def grant_super_admin(settings: Settings, arguments: argparse.Namespace) -> int:
 
     if not _in_process(settings, grant):
         raise NotReady(
-            f"No user has the address {email} and has verified it, by the link in the letter that"
+            f"No user has the address {email} and has verified it, by the link in the mail that"
             " went there; a stranger may have registered with it. If you know that it was you, add"
             " --unverified."
         )

@@ -8,5 +8,5 @@ Category: TypeAlias = Literal["transactional", "marketing"]  # that a member may
 
 TRANSACTIONAL: Final = "transactional"
 MARKETING: Final = "marketing"
-CONFIRMATION: Final = "confirmation"  # of a letter that asks whether somebody wants a topic
+CONFIRMATION: Final = "confirmation"  # of a message that asks whether somebody wants a topic
 TEST: Final = "test"  # of a test email, which ignores consent

@@ -126,7 +126,7 @@ async def report(process: Process, account: Account, notice: Report) -> None:
                 "channel": row.channel,
                 "address": row.to_address,
             }
-            # Whom a letter about an account went to is not for every reader of the list.
+            # Whom a mail about an account went to is not for every reader of the list.
             is_shown = row.account_mail is None
             await consent.apply_report(process, db, became.code, **where, is_shown=is_shown)
             if became.status == "DELIVERED":

@@ -1,8 +1,8 @@
-"""Double opt-in: a yes to a topic counts once its reader has confirmed it by the link in a letter.
+"""Double opt-in: a yes to a topic counts once its reader has confirmed it by the link in a message.
 
-The letter and its one reminder are messages like others, made in the transaction of the answer.
-They are judged when they leave, and not sent to who has answered since. The link says all that is
-to be known of the question, signed, so nothing else is kept.
+That message and its one reminder are like others, made in the transaction of the answer. They are
+judged when they leave, and not sent to who has answered since. The link says all that is to be
+known of the question, signed, so nothing else is kept.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from app.store.topics import Topic
 
 REMINDER = timedelta(days=3)
 EXPIRY = timedelta(days=14)
-AGAIN = timedelta(days=1)  # until another letter may ask the same
+AGAIN = timedelta(days=1)  # until another message may ask the same
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 PURPOSE = "double opt-in"  # that the vault signs for
@@ -46,13 +46,13 @@ ASKED = (
     "If you did not ask for it, do nothing: "
 )
 SHORT = {"text": "{{workspace.name}}: confirm that you want {{trigger.topic}}: {{trigger.url}}"}
-LETTERS: Mapping[str, Mapping[str, str]] = {
+REQUESTS: Mapping[str, Mapping[str, str]] = {
     "email": {"subject": SUBJECT, "text": f"{ASKED}you get no more than one reminder.\n"},
     "sms": SHORT,
     "whatsapp": SHORT,
 }
 REMINDERS: Mapping[str, Mapping[str, str]] = {
-    **LETTERS,
+    **REQUESTS,
     "email": {"subject": SUBJECT, "text": f"{ASKED}this is the only reminder.\n"},
 }
 
@@ -60,7 +60,7 @@ REMINDERS: Mapping[str, Mapping[str, str]] = {
 @dataclass(frozen=True, slots=True)
 class Question:
     """The content of a link: whether the contact wants the topic on the channel, at the address to
-    which the letter went, asked for the last time before it expires."""
+    which the message went, asked for the last time before it expires."""
 
     workspace_id: str
     contact_id: str
@@ -120,7 +120,7 @@ async def answer(
     wanted: Wanted,
 ) -> Contact:
     """The locked contact with its answers, as far as they count before they are confirmed; who has
-    to confirm one gets a letter. Raises Problem `invalid` for whoever no letter can reach."""
+    to confirm one gets a message. Raises Problem `invalid` for whoever none can reach."""
     counted = await count(db, workspace, row, wanted)
     answered = await topics.answer(db, workspace, row, counted.answers, wanted.given)
     await ask(process, db, workspace, answered, counted)
@@ -146,7 +146,7 @@ async def count(
 async def ask(
     process: Process, db: Handle, workspace: WorkspaceContext, row: Contact, counted: CountedAnswers
 ) -> None:
-    """Letters to the contact, with whose row the answers were recorded. Raises as `answer` does."""
+    """Write to the contact, with whose row the answers were recorded. Raises as `answer` does."""
     asked = [one for one in counted.answers if one.state == PENDING]
     errors = [
         FieldError(counted.wanted.channel_of(one), f"The contact has no address for {one.channel}.")
@@ -170,7 +170,7 @@ async def ask(
             workspace.id, row.id, one.topic_id, one.channel, hashes[one.channel], now + EXPIRY
         )
         topic = counted.wanted.known[one.topic_id]
-        await _write(process, db, question, topic, LETTERS, valid_for=EXPIRY)
+        await _write(process, db, question, topic, REQUESTS, valid_for=EXPIRY)
         if since[one] > REMINDER:  # else what was asked before reminds them
             # By the same link, which has grown older by then; not sent if they answer before.
             later, left = now + REMINDER, EXPIRY - REMINDER
@@ -182,7 +182,7 @@ async def _write(
     db: Handle,
     question: Question,
     topic: Topic,
-    letters: Mapping[str, Mapping[str, str]],
+    contents: Mapping[str, Mapping[str, str]],
     *,
     valid_for: timedelta,
     send_at: datetime | None = None,
@@ -193,7 +193,7 @@ async def _write(
         contact_id=question.contact_id,
         to=None,
         template_id=None,
-        content=letters[question.channel],
+        content=contents[question.channel],
         category=CONFIRMATION,
         topic_id=topic.id,
         data={"topic": topic.name, "url": url_of(process, question), "days": valid_for.days},
@@ -271,7 +271,7 @@ async def look(process: Process, db: Handle, question: Question) -> Standing:
 
 
 async def confirm(process: Process, db: Handle, question: Question) -> Standing:
-    """The yes counts from now on, unless the contact has said something else since, or the letter
+    """The yes counts from now on, unless the contact has said something else since, or the message
     is too old. The contact's lock decides between it and an opt-out."""
     row = await contacts.locked(db, workspace_id=question.workspace_id, id=question.contact_id)
     standing = await stands(process, db, question, row)
@@ -279,6 +279,6 @@ async def confirm(process: Process, db: Handle, question: Question) -> Standing:
         return standing
     workspace = without_country(process, question.workspace_id)
     one = Answer(question.topic_id, question.channel, SUBSCRIBED)
-    given = Given("confirmation", "Confirmed by the link in the letter that asked for it.")
+    given = Given("confirmation", "Confirmed by the link in the message that asked for it.")
     row = await topics.answer(db, workspace, standing.contact, [one], given)
     return Standing("confirmed", standing.topic, row)

@@ -1,4 +1,4 @@
-"""The page that the links in letters about accounts open; it posts what they ask for."""
+"""The page that the links in mails about accounts open; it posts what they ask for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page behind the link in a letter of double opt-in: a button confirms, and nothing else does.
+"""The page behind the link in a message of double opt-in: a button confirms, and nothing else does.
 
 Programs open links to look at them, so opening one changes nothing.
 """
@@ -23,7 +23,7 @@ from app.web.routing import PUBLIC, Call, get, post
 WORDS: Mapping[Outcome, str] = {
     "open": "{address} asked to get this by {by}. It does once you confirm it.",
     "confirmed": "Done: {address} gets this by {by}. Every message has a link to stop it.",
-    "expired": "This letter is too old to confirm. Ask for it again, and you get a new one.",
+    "expired": "This message is too old to confirm. Ask for it again, and you get a new one.",
     "withdrawn": "This is not asked any more, and nothing has changed.",
 }
 # Beside what is said of their channel: the answer counts, and all the same nothing comes.
@@ -34,7 +34,7 @@ BARRED: Mapping[Outcome, str] = {
 }
 CHOICES = "<a href='{url}'>Choose what you get</a>"
 BUTTON = '<button name="confirm" value="yes">Confirm {}</button>'
-UNKNOWN = "The address that the letter went to"
+UNKNOWN = "The address that the message went to"
 
 
 async def show(call: Call) -> Response:

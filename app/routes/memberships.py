@@ -21,9 +21,9 @@ from app.routes.sessions import (
     Password,
     Registered,
     Token,
+    account_mail_buckets,
     counting,
     guessing,
-    letter_buckets,
     sign_in_resource,
     user_resource,
 )
@@ -303,7 +303,7 @@ async def create_invitation(call: Call) -> Response:
 async def _invited(call: Call, new: NewMember) -> invitations.Invitation:
     """Counted before anything is locked: nobody waits for a row while we wait for Redis."""
     buckets = [(INVITATIONS, call.member.workspace_id), (INVITED_BY, call.member.user_id)]
-    async with counting(call, buckets + letter_buckets(call), failure=None):
+    async with counting(call, buckets + account_mail_buckets(call), failure=None):
         await call.lock_role()
         row = await joining.invite(call.process, call.db, call.member, new.email, new.role)
     resource = invitation_resource(row, with_email=True)

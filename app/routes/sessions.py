@@ -35,8 +35,12 @@ from app.web.throttle import AUTH, REGISTER, Rule
 FAILED = Rule("failed", 10, 600)
 FAILED_ANYWHERE = Rule("failed-anywhere", 100, 600)
 RESETS = Rule("resets", 5, 3_600)  # asked for from one network, for one account
-LETTERS = Rule("letters", 15, 3_600)  # of one kind to one account: not a flood in its inbox
-LETTERS_FROM = Rule("letters-from", 100, 86_400)  # that one network has us write, in production
+ACCOUNT_MAILS = Rule(
+    "account-mails", 15, 3_600
+)  # of one kind to one account: not a flood in its inbox
+ACCOUNT_MAILS_FROM = Rule(
+    "account-mails-from", 100, 86_400
+)  # that one network has us write, in production
 REFRESH = Rule("refresh", 60, 60)  # of one session, wherever its tokens are sent from
 FORGOTTEN_SECONDS = 0.25  # more than either answer takes, so that both take the same
 
@@ -173,7 +177,7 @@ async def register(call: Call) -> Response:
     await call.receive_body()
     new = call.read(Registration)
     in_cookie = session_cookie.wanted(call, new.session)
-    await count_letter(call)
+    await count_account_mail(call)
     async with guessing(call, f"register|{new.email.key}", failure="conflict"):
         user, signed = await accounts.register(
             call.process,
@@ -256,8 +260,8 @@ async def forget_password(call: Call) -> Response:
     email = call.read(Forgotten).email
     key = account(call, email.key)
     await call.throttle.check(RESETS, f"{key}|{site(call.client)}")
-    await count_letter(call)
-    verdict = await call.throttle.hit(LETTERS, f"reset|{key}")
+    await count_account_mail(call)
+    verdict = await call.throttle.hit(ACCOUNT_MAILS, f"reset|{key}")
     if verdict.allowed:
         await accounts.forget_password(call.process, email)
     await asyncio.sleep(began + FORGOTTEN_SECONDS - time.monotonic())
@@ -313,8 +317,8 @@ async def send_verification(call: Call) -> Response:
     user = await users.by_id(call.db, id=call.member.user_id)
     if user is None:
         raise identity.unauthenticated("There is no such account any more.")
-    await call.throttle.check(LETTERS, f"verification|{account(call, user.email_key)}")
-    await count_letter(call)
+    await call.throttle.check(ACCOUNT_MAILS, f"verification|{account(call, user.email_key)}")
+    await count_account_mail(call)
     await accounts.ask_to_verify(call.process, call.db, user, call.member.workspace_id)
     return reply.accepted({})
 
@@ -390,14 +394,14 @@ async def _forgive(call: Call, counted: Sequence[tuple[Rule, str]]) -> None:
         await call.throttle.forgive(rule, key)
 
 
-async def count_letter(call: Call) -> None:
+async def count_account_mail(call: Call) -> None:
     """A mail that a stranger might get because of this caller. Raises Problem `rate_limited`."""
-    for rule, key in letter_buckets(call):
+    for rule, key in account_mail_buckets(call):
         await call.throttle.check(rule, key)
 
 
-def letter_buckets(call: Call) -> list[tuple[Rule, str]]:
-    return [(LETTERS_FROM, site(call.client))] if call.process.settings.production else []
+def account_mail_buckets(call: Call) -> list[tuple[Rule, str]]:
+    return [(ACCOUNT_MAILS_FROM, site(call.client))] if call.process.settings.production else []
 
 
 LIMITED = ("rate_limited",)

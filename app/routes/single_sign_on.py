@@ -60,7 +60,7 @@ async def begin_single_sign_on(call: Call) -> Response:
     """Unknown query parameters are ignored, because whoever links here may append their own. The
     console says with `returnTo` which of its pages to come back to, signed in. A browser that the
     page of another site has led here is first shown a page that asks, and names the workspace if
-    the link is that of a letter, which says so with `letter`."""
+    the link is that of a mail of ours, which says so with `mail`."""
     single_sign_on.provider(call.process)
     await call.throttle.check(AUTH, call.client)
     workspace_id = call.request.query_params.get("workspaceId")
@@ -90,8 +90,8 @@ async def asking(call: Call, workspace_id: str | None, back_to: str | None) -> R
     await call.throttle.forgive(AUTH, call.client)  # the link that leads on is counted
     called, accepted = "your workspace", " An open invitation of yours is accepted by that."
     if workspace_id is not None:
-        letter = call.request.query_params.get("letter", "")
-        called = escape(await single_sign_on.workspace_called(call.process, workspace_id, letter))
+        mail = call.request.query_params.get("mail", "")
+        called = escape(await single_sign_on.workspace_called(call.process, workspace_id, mail))
         accepted = " An invitation to it is accepted by that."
     given = {"workspaceId": workspace_id, "returnTo": back_to}
     query = urlencode({name: value for name, value in given.items() if value is not None})

@@ -34,7 +34,7 @@ Channels = Annotated[list[ChannelName], Field(min_length=1, max_length=3)]
 
 class WritableTopic(Writable):
     """A subject of marketing. Contacts get it on the `channels` on which they have said yes, with
-    `doubleOptIn` once they have confirmed that by the link in a letter. One topic may be the
+    `doubleOptIn` once they have confirmed that by the link in a message. One topic may be the
     default: it is the subscription to each channel, for marketing that names no topic."""
 
     name: Name

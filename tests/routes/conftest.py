@@ -49,7 +49,7 @@ def token_to(process: Process) -> Letter:
                 LIMIT 1
                 """,
                 address=address,
-                kinds=list(account_mail.LETTERS),
+                kinds=list(account_mail.CONTENTS),
             )
         assert text is not None, f"no letter to {address}"
         [token] = re.findall(r"[#&]token=([\w-]+)", text)

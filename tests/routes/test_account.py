@@ -34,7 +34,7 @@ async def test_it_leads_to_the_console_where_there_is_one(process: Process) -> N
 
 
 # An owner's invitation leads where every invitation does.
-LINKED = [kind for kind in account_mail.LETTERS if kind != "owner_invitation"]
+LINKED = [kind for kind in account_mail.CONTENTS if kind != "owner_invitation"]
 
 
 async def test_it_knows_every_letter(client: httpx2.AsyncClient) -> None:

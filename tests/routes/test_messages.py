@@ -307,7 +307,7 @@ async def test_a_failed_invitation_is_not_called_resendable(cast: Cast, process:
     assert (letter["status"], letter["resendable"]) == ("FAILED", False)
     again = await cast.adam.post(f"{MESSAGES}/{letter['id']}/resend")
     assert refused(again) == (409, "conflict")
-    assert "letter about an account" in again.json()["detail"]
+    assert "mail about an account" in again.json()["detail"]
 
 
 async def test_the_trail_says_what_was_sent_and_not_to_whom(cast: Cast, process: Process) -> None:

@@ -144,7 +144,7 @@ async def test_whoever_registered_somebody_else_s_address_does_not_share_their_a
     assert (await browser.post("/auth/register", json=early)).status_code == 201
     response = await sign_in(browser)
     assert refused(response) == (409, "conflict")
-    # A reset shuts out who registered it; the letter that verifies the address would not.
+    # A reset shuts out who registered it; the mail that verifies the address would not.
     assert "reset its password" in response.json()["detail"]
     assert "mail" not in response.json()["detail"]
 
@@ -331,7 +331,7 @@ async def test_a_page_that_asks_says_no_more_than_the_letter_that_led_there(
         _, _, query = account_mail.sign_on_url(process, cast.olivia.workspace_id).partition("?")
         asked = await browser.get(f"/auth/oidc/login?{query}", headers=led)
         assert f"<b>{called}" in asked.text
-        assert "letter=" not in asked.text
+        assert "mail=" not in asked.text
     assert refused(await browser.get("/auth/oidc/login?workspaceId=%00", headers=led)) == (
         404,
         "not_found",
@@ -343,12 +343,12 @@ async def test_who_knows_the_id_of_a_workspace_does_not_learn_its_name(
     browser: httpx2.AsyncClient, process: Process, cast: Cast, database_url: str
 ) -> None:
     """Nor whether there is one: an id stands in what is given to senders and to recipients."""
-    own = account_mail.sign_on_url(process, cast.mallory.workspace_id).partition("&letter=")[2]
+    own = account_mail.sign_on_url(process, cast.mallory.workspace_id).partition("&mail=")[2]
     shown = set()
     for id in (cast.olivia.workspace_id, f"ws_{'0' * 26}"):
-        for letter in ("", "&letter=", f"&letter={own}", f"&letter={own}%00"):
+        for mail in ("", "&mail=", f"&mail={own}", f"&mail={own}%00"):
             url = f"/auth/oidc/login?workspaceId={id}"
-            asked = await browser.get(f"{url}{letter}", headers={"Sec-Fetch-Site": "cross-site"})
+            asked = await browser.get(f"{url}{mail}", headers={"Sec-Fetch-Site": "cross-site"})
             assert asked.status_code == 200
             shown.add(asked.text.replace(id, ""))
     assert len(shown) == 1
