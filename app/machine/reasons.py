@@ -101,7 +101,7 @@ class Reason(StrEnum):
     SIMULATION_LIMIT = "simulation_limit"
 
 
-SENTENCES: Mapping[Reason, str] = {
+SENTENCES: Mapping[str, str] = {
     Reason.SUPPRESSED_UNSUBSCRIBED: "The contact has unsubscribed from this channel.",
     Reason.SUPPRESSED_NO_CONSENT: "The contact has not agreed to get this topic on this channel.",
     Reason.SUPPRESSED_CAPPED: "The contact has got as much marketing lately as the workspace"
@@ -241,11 +241,8 @@ A message's is on its page in the console, and in `GET /messages/:id` as `reason
 """
 
 
-DETAILS: Mapping[str, str] = {reason.value: sentence for reason, sentence in SENTENCES.items()}
-
-
 def resource(code: str | None, detail: str | None) -> dict[str, str | None] | None:
     """The form that clients see; None for the obvious thing."""
     if code is None and detail is None:
         return None
-    return {"code": code, "detail": detail or DETAILS.get(code or "")}
+    return {"code": code, "detail": detail or SENTENCES.get(code or "")}

@@ -24,7 +24,7 @@ from app.machine.program import (
     Step,
     Taken,
 )
-from app.machine.reasons import DETAILS, SENTENCES, Reason
+from app.machine.reasons import SENTENCES, Reason
 from app.machine.template import RenderError
 
 MOST_VISITS = 10_000
@@ -98,7 +98,7 @@ def _settle(state: State, visit: Visit, outcome: NodeOutcome) -> Step:
             outcome = NodeOutcome("FAILED", code=Reason.OUTPUTS_TOO_LARGE, output=outcome.output)
         else:
             state = replace(state, outputs=outputs)
-    detail = outcome.detail or DETAILS.get(outcome.code or "")
+    detail = outcome.detail or SENTENCES.get(outcome.code or "")
     record = Record(
         node.id,
         node.kind,

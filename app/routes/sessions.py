@@ -26,7 +26,7 @@ from app.routes.session_cookie import InCookie
 from app.routes.settings import Workspace, workspace_resource
 from app.store import users, workspaces
 from app.web import reply
-from app.web.body import Name, Query, Shape
+from app.web.body import Name, Nothing, Query, Shape
 from app.web.routing import MEMBER, PUBLIC, Call, get, patch, post
 from app.web.throttle import AUTH, REGISTER, Rule
 
@@ -135,10 +135,6 @@ class SignedIn(Shape):
 
 class Registered(SignedIn):
     user: User
-
-
-class Nothing(Shape):
-    """An empty object."""
 
 
 class ActingKey(Shape):

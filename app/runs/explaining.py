@@ -12,7 +12,7 @@ from app.audience import lookups
 from app.database.db import Handle
 from app.machine import document, occasions, segment_changes
 from app.machine.program import Program, State
-from app.machine.reasons import DETAILS, STATES, Reason
+from app.machine.reasons import SENTENCES, STATES, Reason
 from app.process import Process
 from app.runs import explaining_occasions, programs
 from app.runs.explanations import Explained, Explanation
@@ -186,7 +186,7 @@ def message(sent: ExplainedMessage) -> Explained:
     code = MESSAGE_CODES[sent.status]
     if code is Explanation.MESSAGE_QUEUED and sent.reason_code is not None:
         code = Explanation.MESSAGE_HELD
-    detail, sentence = sent.reason_detail, DETAILS.get(sent.reason_code or "")
+    detail, sentence = sent.reason_detail, SENTENCES.get(sent.reason_code or "")
     if detail is None and sent.waits_until is not None and sent.reason_code == Reason.SCHEDULED:
         detail = f"The message is to be sent at {document.text(sent.waits_until)}."
     elif detail is None and sent.waits_until is not None and sentence is not None:

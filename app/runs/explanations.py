@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
-from app.machine.reasons import DETAILS, member
+from app.machine.reasons import SENTENCES, member
 
 EvidenceType: TypeAlias = Literal[
     "definition", "event", "webhook_request", "run", "message", "broadcast"
@@ -240,7 +240,7 @@ class Explained:
 
     @property
     def sentence(self) -> str:
-        return self.detail or DETAILS.get(self.reason or "") or MEANINGS[self.code].sentence
+        return self.detail or SENTENCES.get(self.reason or "") or MEANINGS[self.code].sentence
 
 
 def page() -> str:

@@ -87,7 +87,7 @@ class Unchanged(Exception):
 
 
 class Nothing(Shape):
-    """The body of a route that takes none: an empty object, where a client has to send one."""
+    """An empty object."""
 
 
 class Query(BaseModel):

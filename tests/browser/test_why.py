@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from playwright.sync_api import Page, expect
 
-from app.machine.reasons import DETAILS
+from app.machine.reasons import SENTENCES
 from app.runs.explaining_broadcasts import BARRED
 from app.runs.explanations import MEANINGS, EvidenceType, Explanation
 from tests.browser.conftest import Service, opened, ready
@@ -80,7 +80,7 @@ def test_every_reason_that_there_is_has_a_sentence_its_advice_and_a_link_to_a_pa
     assert set(records) == set(get_args(EvidenceType))
     reasons = [
         *((code, None, MEANINGS[code].sentence) for code in Explanation),
-        *((Explanation.SUPPRESSED, *row) for row in DETAILS.items()),
+        *((Explanation.SUPPRESSED, *row) for row in SENTENCES.items()),
         *((Explanation.EXCLUDED, *row) for row in BARRED.items()),
     ]
     answer: list[dict[str, Any]] = [

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from app.commands import after_restore
-from app.machine.reasons import DETAILS, Reason
+from app.machine.reasons import SENTENCES, Reason
 from app.machine.triggers import SOURCES
 from app.messages import circuit_breaker
 from app.providers.base import SendError
@@ -807,7 +807,7 @@ def test_no_sentence_speaks_in_words_that_only_programs_read() -> None:
         (meaning.sentence for meaning in MEANINGS.values()),
         (why for _, why in explaining_occasions.WHY.values()),
         explaining_occasions.WHAT.values(),
-        *(of.values() for of in (DETAILS, NOTHING_CAME, BARRED, WAITING)),
+        *(of.values() for of in (SENTENCES, NOTHING_CAME, BARRED, WAITING)),
     )
     bare = [re.sub(r"\{\w+\}", "", sentence) for sentence in sentences]
     assert len(bare) > 100
