@@ -20,7 +20,7 @@ from app.jobs.leases import Lease
 from app.machine.kept import Kept
 from app.net.egress import Egress
 from app.providers.base import Channel
-from app.providers.oidc import Provider
+from app.providers.oidc import Provider as SignOn
 from app.providers.own import Own
 from app.providers.payments import Provider as Payments
 from app.providers.stripe import Stripe
@@ -41,8 +41,8 @@ PROGRESS_SECONDS = 5.0  # that the progress of a large broadcast is shown
 SCHEMA = (Path(__file__).parent.parent / "schema.sql").read_text()
 
 
-# What maintenance looks through page by page.
-Looked: TypeAlias = Literal[
+# What maintenance goes through a page at a time.
+Backlog: TypeAlias = Literal[
     "circuits to probe", "closed circuits", "suppressions to undo", "deleted topics"
 ]
 
@@ -54,10 +54,10 @@ class Process:
     vault: Vault
     hints: Hints
     channels: Mapping[str, Channel]  # by channel name; the operator's
-    own: Own  # those of workspaces
+    workspace_channels: Own
     egress: Egress
     metrics: Metrics = field(default_factory=Metrics)
-    provider: Provider | None = None  # of single sign-on
+    sign_on: SignOn | None = None  # single; None where it is not set up
     batches: Batches = field(default_factory=Batches)
     compute: Compute = field(default_factory=Compute)  # what takes longer than a few milliseconds
     billing: Payments | None = None  # through whom plans are paid for; None where nobody can
@@ -77,9 +77,10 @@ class Process:
     # And of which flow each is, which weighs little: no heavy trigger of one pushes out another.
     places: Kept[str, Place] = field(default_factory=partial(Kept, PLACES_BYTES))
     shards: Shards = field(default_factory=Shards)  # what they have due, where there are any
-    waiting: Counter[str] = field(default_factory=Counter)  # requests for one, by workspace
-    # How far maintenance has come in what is looked for a page at a time.
-    rounds: defaultdict[Looked, Rounds] = field(default_factory=lambda: defaultdict(Rounds))
+    # Requests that wait for what is new in a sandbox, by workspace.
+    sandbox_waits: Counter[str] = field(default_factory=Counter)
+    # How far maintenance has come in each.
+    rounds: defaultdict[Backlog, Rounds] = field(default_factory=lambda: defaultdict(Rounds))
 
     async def claim(
         self,

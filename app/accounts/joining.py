@@ -76,7 +76,7 @@ async def invite(
         inviter=account_mail.called(member.name, "A member"),
         workspace=account_mail.called(workspace.name if workspace else "", "a workspace"),
         role=role,
-        signOn=login if process.provider is not None else "",  # some know no password of theirs
+        signOn=login if process.sign_on is not None else "",  # some know no password of theirs
         lifetime="seven days",
     )
     made = await invitations.by_id(db, workspace_id=member.workspace_id, id=id)

@@ -65,13 +65,13 @@ class Departure:
 
 def provider(process: Process) -> oidc.Provider:
     """Raises Problem `not_found` where there is none."""
-    if process.provider is None:
+    if process.sign_on is None:
         raise Problem(
             "not_found",
             "Single sign-on is not set up here: sign in with your address and password, or have the"
             " operator set OIDC_ISSUER and OIDC_CLIENT_ID.",
         )
-    return process.provider
+    return process.sign_on
 
 
 # --- the way out, and back ------------------------------------------------------------------------

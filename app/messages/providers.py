@@ -53,9 +53,9 @@ def opened(process: Process, row: channel_settings.ChannelSettings) -> Provider:
         given = credentials(process, row)
         url = callback_url(process.settings.base_url, given["provider"], row.token)
         name, workspace_id = cast(ChannelName, row.channel), row.workspace_id
-        return process.own.open(name, given, url, workspace_id=workspace_id)
+        return process.workspace_channels.open(name, given, url, workspace_id=workspace_id)
 
-    return process.own.kept(row.sealed, open)
+    return process.workspace_channels.kept(row.sealed, open)
 
 
 def credentials(process: Process, row: channel_settings.ChannelSettings) -> dict[str, Any]:

@@ -75,7 +75,7 @@ async def index(call: Call) -> Response:
     query = call.query(Filters)
     if not query.wait:
         return await _listed(call, query)
-    waiting, workspace_id = call.process.waiting, call.member.workspace_id
+    waiting, workspace_id = call.process.sandbox_waits, call.member.workspace_id
     mine, left = waiting[workspace_id], ALL_WAITING - waiting.total()
     if mine >= MOST_WAITING or left <= (ALL_WAITING // 4 if mine else 0):
         raise Problem(

@@ -43,7 +43,7 @@ def in_words(handler: Handler) -> Handler:
             call.process.metrics.count("tidings_refusals", code=problem.code)
             login = escape(f"{call.process.settings.base_url}/auth/oidc/login")
             again = f'<a href="{login}">Begin again</a>, or close this page.'
-            ways = () if call.process.provider is None else (again,)
+            ways = () if call.process.sign_on is None else (again,)
             response = page("You are not signed in", escape(problem.detail), *ways)
             response.status_code = problem.status
             response.headers.update(problem.headers)

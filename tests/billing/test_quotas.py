@@ -650,7 +650,7 @@ async def test_what_a_provider_of_its_own_put_off_counts_when_it_goes_through_th
         row = await providers.keep(process, db, id, "email", {"provider": "smtp"})
     later = SendError("not_accepted", "recipient_deferred", "Later.")
     own = OwnProvider(refuses(later))
-    process.own.kept(row.sealed, lambda: own)
+    process.workspace_channels.kept(row.sealed, lambda: own)
     await newcomers.write("a", "b", "c")
     assert len(own.given) == 3
     assert (await newcomers.sending())["sentToday"] == 0

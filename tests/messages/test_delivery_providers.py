@@ -53,7 +53,9 @@ async def producing(process: Process, **settings: Any) -> AsyncIterator[Process]
         found = operators.channels(changed, client, callback_url)
         channels = {channel.name: channel for channel in found}
         own = Own(changed, client, egress)
-        yield replace(process, settings=changed, channels=channels, own=own, egress=egress)
+        yield replace(
+            process, settings=changed, channels=channels, workspace_channels=own, egress=egress
+        )
         await own.close()
         for channel in channels.values():
             await channel.close()

@@ -394,14 +394,16 @@ async def test_a_mail_server_inside_is_not_even_dialled(
         api.client() as client,
     ):
         egress = Egress()
-        guarded = replace(live, own=Own(live.settings, client, egress), egress=egress)
+        guarded = replace(
+            live, workspace_channels=Own(live.settings, client, egress), egress=egress
+        )
         await put(cast.adam, "email", {**SMTP, "url": inside.url})
         token = await hook(guarded, cast.adam.workspace_id, [SEND_HELLO])
         event = orjson.dumps({"email": "ada@example.com", "word": "tea"})
         await webhooks.receive(guarded, token=token, signatures=[], body=event)
         await settle(guarded)
         [attempt] = await attempts(guarded, cast.adam.workspace_id)
-        await guarded.own.close()
+        await guarded.workspace_channels.close()
         await egress.close()
         assert inside.sessions == 0
     assert (attempt.status, attempt.reason_code) == ("QUEUED", "provider_unreachable")

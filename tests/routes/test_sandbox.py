@@ -251,14 +251,14 @@ async def test_only_so_many_wait_at_a_time_and_who_leaves_makes_room(
     path = "/sandbox/messages?wait=20"
     waiting = [asyncio.create_task(cast.vic.get(path)) for _ in range(3)]
     async with asyncio.timeout(10):
-        while process.waiting.total() < 3:
+        while process.sandbox_waits.total() < 3:
             await asyncio.sleep(0.01)
     refused = await cast.olivia.get(path)
     assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
     assert (await cast.olivia.get("/sandbox/messages")).status_code == 200
     await captured(process, cast.vic.workspace_id)
     assert [one.status_code for one in await asyncio.gather(*waiting)] == [200] * 3
-    assert not process.waiting
+    assert not process.sandbox_waits
     assert (await cast.olivia.get(path)).status_code == 200
 
 
@@ -270,12 +270,12 @@ async def test_the_last_places_to_wait_are_for_workspaces_that_have_none(
     path = "/sandbox/messages?wait=20"
     waiting = [asyncio.create_task(cast.vic.get(path)) for _ in range(3)]
     async with asyncio.timeout(10):
-        while process.waiting.total() < 3:
+        while process.sandbox_waits.total() < 3:
             await asyncio.sleep(0.01)
     assert (await cast.olivia.get(path)).status_code == 429
     waiting.append(asyncio.create_task(cast.mallory.get(path)))
     async with asyncio.timeout(10):
-        while process.waiting.total() < 4:
+        while process.sandbox_waits.total() < 4:
             await asyncio.sleep(0.01)
     for whose in (cast.vic, cast.mallory):
         await captured(process, whose.workspace_id, whose.workspace_id)
