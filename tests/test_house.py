@@ -131,6 +131,14 @@ def test_no_row_is_read_by_the_name_of_a_column() -> None:
     assert found == []
 
 
+@pytest.mark.parametrize("path", [*ROOT.glob("*/decisions/*.md")], ids=lambda path: path.name[:4])
+def test_a_decision_begins_with_its_number_and_its_title_which_name_its_file(path: Path) -> None:
+    first = path.read_text().partition("\n")[0]
+    words = re.findall(r"[a-z0-9]+", re.sub("[',]", "", first).lower())
+    assert re.match(r"# \d{4} ", first)
+    assert "-".join(words) == path.stem
+
+
 def test_make_shows_no_more_than_twelve_targets() -> None:
     shown = re.findall(r"^[a-z-]+:.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert len(shown) <= 12
