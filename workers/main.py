@@ -16,7 +16,17 @@ from typing import Any, cast
 import orjson
 from arq.worker import Worker, func
 
-from app.jobs.hints import NAME, SILENCE, TTL_SECONDS, WAKE, WORK, Connect, Hints, serialized
+from app.jobs.hints import (
+    NAME,
+    SILENCE,
+    SKEW_SECONDS,
+    TTL_SECONDS,
+    WAKE,
+    WORK,
+    Connect,
+    Hints,
+    serialized,
+)
 from app.process import Process
 from app.runtime import tasks
 from app.store.jobs import Kind
@@ -111,7 +121,8 @@ async def _listener(
     redis = connect()
     try:
         # Hints from while nobody listened: what they told has expired, and the loop knows better.
-        await redis.zremrangebyscore(NAME, 0, (time.time() - TTL_SECONDS) * 1000)
+        oldest = time.time() - SKEW_SECONDS - TTL_SECONDS
+        await redis.zremrangebyscore(NAME, 0, oldest * 1000)
         hints.outage.worked()
         worker = SleepingWorker(**OPTIONS, redis_pool=redis, handle_signals=False, ctx=dict(pools))
         try:

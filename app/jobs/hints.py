@@ -41,6 +41,7 @@ GAP_SECONDS = 0.005  # between two trips: what comes meanwhile shares the second
 OVERFLOW_SECONDS = 0.1  # between two hints at what a worker has no slots for
 PAUSE_SECONDS = 1.0  # after a failure, before Redis is asked again
 TTL_SECONDS = 60  # an older hint is about nothing that the loop has not found
+SKEW_SECONDS = 30  # that the clocks of two machines may differ
 
 # What comes of a Redis that is away: uvloop has a RuntimeError for a connection that was closed
 # while it was being made.
@@ -179,7 +180,8 @@ async def _trip(redis: ArqRedis, waiting: Mapping[Kind, Mapping[Pair, None]]) ->
                 id = uuid4().hex
                 written = serialize_job(WORK, (kind, chunk), {}, None, now, serializer=orjson.dumps)
                 trip.psetex(job_key_prefix + id, TTL_SECONDS * 1000, written)
-                trip.zadd(NAME, {id: now})
+                # A worker takes none of the future, by its own clock, and none of 0.
+                trip.zadd(NAME, {id: now - SKEW_SECONDS * 1000})
         trip.lpush(WAKE, 1)
         trip.ltrim(WAKE, 0, WAKES - 1)
         # Both would keep what has expired while no worker listens.

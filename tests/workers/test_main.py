@@ -7,13 +7,16 @@ import os
 import pickle
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from app.config.settings import Settings
-from app.jobs.hints import NAME
+from app.jobs import hints
+from app.jobs.hints import NAME, SKEW_SECONDS
 from app.main import open_process
 from app.process import Process
 from app.providers.base import Message, Receipt
@@ -30,17 +33,33 @@ from workers.main import OPTIONS, SleepingWorker, work
 SECRET_KEY = "a secret key that only the tests have"
 
 
-@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # the one with Redis
-async def test_a_hint_alone_wakes_the_worker(process: Process, acme: str) -> None:
+@asynccontextmanager
+async def listening(process: Process) -> AsyncIterator[None]:
     """Without the loop, which finds after half a second what nobody hinted at."""
     pools = kinds.pools(process)
-    assert process.hints.connect is not None
-    listening = asyncio.create_task(
-        main.listen_for_ever(process.hints, process.hints.connect, pools)
-    )
-    await completed(process, acme, await start(process, acme, SEND_HELLO))
-    await tasks.end(listening)
+    connect = present(process.hints.connect)
+    task = asyncio.create_task(main.listen_for_ever(process.hints, connect, pools))
+    yield
+    await tasks.end(task)
     await closed(pools)
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # the one with Redis
+async def test_a_hint_alone_wakes_the_worker(process: Process, acme: str) -> None:
+    async with listening(process):
+        await completed(process, acme, await start(process, acme, SEND_HELLO))
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # the one with Redis
+async def test_a_hint_is_followed_at_once_though_its_sender_s_clock_is_ahead(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = SimpleNamespace(
+        time_ns=lambda: time.time_ns() + (SKEW_SECONDS - 1) * 10**9, monotonic=time.monotonic
+    )
+    monkeypatch.setattr(hints, "time", ahead)
+    async with listening(process):
+        await completed(process, acme, await start(process, acme, SEND_HELLO))
 
 
 async def test_it_finishes_what_is_in_hand_when_it_is_told_to_stop(
