@@ -36,6 +36,7 @@ WORK = "work"  # arq's name for the function that is hinted at: workers/main.py
 
 IDS_PER_HINT = 100
 WAKES = 64  # that are kept; who does not come for one looks by itself
+HINTS = 1_000  # likewise: the newest
 TRIP_SECONDS = 1.0  # nobody waits for it
 GAP_SECONDS = 0.005  # between two trips: what comes meanwhile shares the second
 OVERFLOW_SECONDS = 0.1  # between two hints at what a worker has no slots for
@@ -184,6 +185,7 @@ async def _trip(redis: ArqRedis, waiting: Mapping[Kind, Mapping[Pair, None]]) ->
                 trip.zadd(NAME, {id: now - SKEW_SECONDS * 1000})
         trip.lpush(WAKE, 1)
         trip.ltrim(WAKE, 0, WAKES - 1)
+        trip.zremrangebyrank(NAME, 0, -HINTS - 1)
         # Both would keep what has expired while no worker listens.
         trip.expire(NAME, TTL_SECONDS)
         trip.expire(WAKE, TTL_SECONDS)

@@ -181,6 +181,20 @@ async def test_wakes_are_kept_for_a_while_and_few(hints: Hints) -> None:
     assert 0 < await redis.ttl(WAKE) <= 60
 
 
+async def test_hints_are_kept_for_a_while_and_few(
+    hints: Hints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.jobs.hints.HINTS", 3)
+    for n in range(5):
+        hints.hint("run", [("ws_1", f"run_{n}")])
+        await settled(hints)
+        await asyncio.sleep(0.002)  # a score has milliseconds
+    assert [ids for _, ids in await sent(hints)] == [[("ws_1", f"run_{n}")] for n in (2, 3, 4)]
+    redis = present(hints.redis)
+    for key in await redis.keys("*"):  # of those that were dropped too
+        assert 0 < await redis.ttl(key) <= 60
+
+
 async def test_without_redis_every_hint_goes_to_the_pools_of_the_process() -> None:
     hints, pool = Hints(connector(settings(None))), Recorder()
     hints.hint("run", [("ws_1", "run_0")])  # nobody works yet: the loop will find it
