@@ -102,9 +102,13 @@ class _Lines:
     stream: TextIO
     _flushed_by: asyncio.AbstractEventLoop | None = None
 
+    def takes(self, level: int) -> bool:
+        """Whether lines of this level are written, so that nothing of the others is computed."""
+        return level >= self.least
+
     def write(self, level: int, logger: str, event: str, **values: str | float | None) -> None:
         """A record like any other, its numbers finite, without the machinery of loggers."""
-        if level < self.least:
+        if not self.takes(level):
             return
         record = {
             "time": datetime.now(UTC).isoformat()[:-6] + "Z",
@@ -131,7 +135,7 @@ class _Lines:
 
 
 _lines = _Lines()
-write = _lines.write
+write, takes = _lines.write, _lines.takes
 
 
 # --- where lines end ------------------------------------------------------------------------------

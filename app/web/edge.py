@@ -274,6 +274,8 @@ class _Exchange:
             self._edge.metrics.count("tidings_webhooks_accepted")
         routine = status < 400 and self._scope["path"] in ROUTINE
         level = logging.WARNING if status >= 500 else logging.DEBUG if routine else logging.INFO
+        if not logs.takes(level):
+            return
         seconds = (self._answered_at or time.perf_counter()) - self._started_at
         logs.write(
             level,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
@@ -14,6 +15,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from app.errors import Problem, Unavailable
+from app.runtime import logs
 from app.web.edge import Edge, client_address, request_id
 from app.web.routing import router
 from tests.conftest import Records
@@ -572,6 +574,23 @@ async def test_every_request_is_one_line(served: Served, records: Records) -> No
         "request_id": response.headers["x-request-id"],
         "logger": "app.web.edge",
     }
+
+
+async def test_nothing_of_a_line_is_computed_that_its_level_drops(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed = list[str]()
+
+    def masked(path: str) -> str:
+        computed.append(path)
+        return path
+
+    monkeypatch.setattr("app.web.edge.masked", masked)
+    async with served.client() as client:
+        for level in ("info", "error"):
+            logs.configure(wire.settings(LOG_LEVEL=level), stream=io.StringIO())
+            assert (await client.get(f"/ignore?{level}")).status_code == 200
+    assert computed == ["/ignore"]
 
 
 @pytest.mark.parametrize(
