@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from app.database.db import Database, Handle, Row, explain, explain_by_index
+from app.database.db import Database, Handle, RequestTimeouts, Row, explain, explain_by_index
 from app.database.handle import ConnectedHandle
 from app.store import (
     admin,
@@ -51,6 +51,7 @@ from app.store import (
     invitations,
     job_sweep,
     jobs,
+    known_events,
     memberships,
     messages,
     missed_occasions,
@@ -79,6 +80,7 @@ from app.store import (
 from app.store.claims import Together
 from app.store.directory import Place
 from app.store.jobs import Kind
+from app.store.known_events import KnownEvent
 from app.store.new_runs import NewRun
 from app.store.segments import Fitting
 from tests import servers
@@ -1265,6 +1267,54 @@ async def test_a_lookup_touches_what_it_looks_for(filled: Database, what: str) -
         assert not WALKS.search(plan), plan
         for column in wanted.split():
             assert re.search(rf"\b{column}\b", narrowed_by(plan)), plan
+
+
+# A field and a value of the one contact, by what finds it, and by what an index finds it then.
+KNOWN: Mapping[str, tuple[str, str, str]] = {
+    "email": ("", "10050@acme.test", "(email_key = given.value)"),
+    "phone": ("", "+110050", "(phone = given.value)"),
+    "contact_id": ("", "con_10050", "(id = given.value)"),
+    "metadata": ("crmId", "10050", "(name = given.field) AND (value = given.value)"),
+}
+
+
+async def test_an_event_of_a_contact_that_exists_is_accepted_by_indexes_whatever_finds_it(
+    filled: Database,
+) -> None:
+    if filled.engine != "postgresql":
+        pytest.skip("the statement for known contacts is PostgreSQL's alone")
+    events = [
+        KnownEvent(
+            workspace_id="ws_acme",
+            country=None,
+            definition_id="wfl_10050",
+            revision=1,
+            lookup=lookup,
+            field=field,
+            value=value,
+            receipt=receipt,
+            run_id=f"run_x{lookup}{receipt!r}",
+            request_id=f"req_x{lookup}{receipt!r}",
+            body=b"{}",
+            depth=0,
+            headers={},
+            ip="",
+            duration_ms=1,
+        )
+        for lookup, (field, value, _) in KNOWN.items()
+        for receipt in (None, lookup.encode())
+    ]
+    found = dict[str, str]()
+
+    async def accept(db: Handle) -> None:
+        found.update(await known_events.accept(db, events, timeouts=RequestTimeouts()))
+
+    [plan] = await plans_of(filled, accept)
+    assert found == {event.run_id: "con_10050" for event in events}
+    assert not WALKS.search(plan), plan
+    for _, _, condition in KNOWN.values():
+        whole = f"(workspace_id = given.workspace_id) AND {condition}"
+        assert whole in narrowed_by(plan), plan
 
 
 @pytest.mark.parametrize("kind", list(jobs.KINDS))
