@@ -22,6 +22,7 @@ from app.web.bodies import Hold
 from tests.cast import WEBHOOK, Cast, any_address, hook, workspace
 from tests.cast import client as cast_client
 from tests.conftest import Records
+from tests.present import present
 from tests.web.wire import Answer, Connection, Served, head, serving
 
 IN = "/v1/webhooks/in/"
@@ -465,6 +466,20 @@ async def test_the_hundred_and_twenty_first_event_in_a_minute_is_refused(
     assert await runs(process) == 120
     async with sending(process, any_address()) as other:
         assert (await send(other, token)).status_code == 202
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # the one with Redis
+async def test_an_event_is_counted_while_its_body_is_on_its_way(
+    process: Process, acme: str, served: Served, address: str
+) -> None:
+    token, redis = await hook(process, acme), present(process.hints.redis)
+    json, length = f"Content-Type: {JSON}", f"Content-Length: {len(EVENT)}"
+    async with served.connection() as connection, asyncio.timeout(5):
+        await connection.send(head("POST", IN + token, json, length))
+        while not await redis.exists(f"tidings:limits:intake:{address}"):
+            await asyncio.sleep(0.005)
+        await connection.send(EVENT)
+        assert (await connection.answer()).status == 202
 
 
 async def test_the_hundred_and_twenty_first_try_of_a_stranger_is_refused(
