@@ -298,6 +298,38 @@ async def only_id(process: Process) -> str:
     return str(definition["id"])
 
 
+@pytest.mark.parametrize("key", [None, "idempotency_key", "webhook_id", "in the body"])
+@pytest.mark.parametrize("lookup", ["email", "phone", "contact_id", "metadata"])
+async def test_an_event_of_a_contact_that_exists_takes_one_statement_whatever_finds_it(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch, lookup: str, key: str | None
+) -> None:
+    if process.database.engine != "postgresql" or process.database.is_sharded:
+        pytest.skip("the statement for known contacts is PostgreSQL's alone")
+    given = {**email(), "phone": "+14155550132", "metadata": {"crmId": "17"}}
+    async with process.database.write() as db:
+        ada = await writing.create(db, WorkspaceContext(acme, None, process.vault), given)
+    by_field = {"contactLookup": "contact_id", "metadataField": "crmId"}
+    how = by_field if lookup == "metadata" else {"contactLookup": lookup}
+    token = await hook(process, acme, trigger={**DEDUPED, **how, "contactPath": lookup})
+    event = {**given, "contact_id": ada.id, "metadata": "17"}
+
+    async def send(n: int) -> Accepted:
+        headers = {key: f"k{n}"} if key in {"idempotency_key", "webhook_id"} else {}
+        body = {**event, "order": {"id": n}} if key == "in the body" else event
+        return await receive(process, token, body, **headers)
+
+    await send(1)  # the webhook is remembered from now on
+
+    async def take_the_long_way(*_given: Any, **_more: Any) -> Accepted:
+        raise AssertionError("it went the long way")
+
+    monkeypatch.setattr(webhooks, "_received", take_the_long_way)
+    accepted = await send(2)
+    assert (accepted.contact_id, accepted.replayed) == (ada.id, False)
+    assert len(await rows(process, "runs")) == 2
+    assert len(await rows(process, "receipts")) == (2 if key else 0)
+
+
 # --- one transaction for many ---------------------------------------------------------------------
 
 
