@@ -14,7 +14,7 @@ import pytest
 
 from app.audience import erasing, writing
 from app.audience.workspace_context import WorkspaceContext
-from app.database.db import Row, new_id
+from app.database.db import RequestTimeouts, Row, new_id
 from app.errors import CommitUnknown, Problem
 from app.intake import acceptance, webhooks
 from app.intake.acceptance import Accepted
@@ -24,8 +24,9 @@ from app.main import build_process
 from app.process import Process
 from app.store import expiry, known_events
 from lab.chaos.intake import Keys, Where, Which, cut_commits, cut_off
-from tests.cast import WEBHOOK, hook, workspace
+from tests.cast import WEBHOOK, hook, lock_waiters, workspace
 
+SECONDS = 10.0
 STRICT = {**WEBHOOK, "createContact": False}
 DEDUPED = {**WEBHOOK, "dedupePath": "order.id"}
 
@@ -466,6 +467,38 @@ async def test_every_answer_matches_the_database_when_a_commit_is_cut(
             assert became["cuts"] >= 3
             assert became["accepted"] == 3 * fresh
             assert became["repeated"] == 3 * (20 - fresh)
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_a_statement_that_goes_on_when_its_connection_is_cut_is_waited_for(
+    process: Process,
+    acme: str,
+    key: str | None,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if process.database.engine != "postgresql" or process.database.is_sharded:
+        pytest.skip("the statement for known contacts is PostgreSQL's alone")
+    monkeypatch.setattr(acceptance, "LOOKING_SECONDS", SECONDS)
+    monkeypatch.setattr(acceptance, "TIMEOUTS", RequestTimeouts.within(SECONDS))
+    url, redis_url = (request.getfixturevalue(name) for name in ("database_url", "redis_url"))
+    token = await hook(process, acme)
+    async with cut_off(url, redis_url, tmp_path) as (through, proxy):
+        first = await receive(through, token, email())  # the contact is known from now on
+        async with process.database.write() as db:
+            # Its run refers to this, which is looked at when all is inserted.
+            await db.execute("SELECT 1 FROM definition_versions FOR UPDATE")
+            headers = {"idempotency_key": key} if key else {}
+            answer = asyncio.create_task(receive(through, token, email(), **headers))
+            await lock_waiters(process, 1)
+            await proxy.stop()
+            await proxy.start()
+            await lock_waiters(process, 2)  # the second look, behind the first try
+            assert not answer.done()
+        accepted = await answer
+    assert accepted == Accepted(accepted.run_id, first.contact_id, replayed=False)
+    assert {row["id"] for row in await rows(process, "runs")} == {first.run_id, accepted.run_id}
 
 
 async def test_a_run_whose_commit_was_not_answered_is_found_when_a_neighbour_breaks_the_second_look(
