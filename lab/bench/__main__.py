@@ -29,9 +29,8 @@ BENCHES: dict[str, tuple[str, str]] = {
     "sends": ("lab.bench.sends 1500", "lab.bench.sends 150"),
     "imports": ("lab.bench.imports 1000000", "lab.bench.imports 5000"),
     "kills": (
-        "lab.chaos.campaign --promise 4 --hints sent --seed 1",
-        "lab.chaos.campaign --promise 4 --hints sent --seed 1"
-        " --events 300 --faults 6 --gap 2 --lease 5",
+        "lab.chaos.campaign --promise 4 --seed 1",
+        "lab.chaos.campaign --promise 4 --seed 1 --events 300 --faults 6 --gap 2 --lease 5",
     ),
     "scale": ("lab.bench.scale", "lab.bench.scale 1000 4000 40"),
 }

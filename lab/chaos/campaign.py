@@ -142,6 +142,7 @@ class Plan:
     workers: tuple[str, ...] = WORKERS
     hints: Hints = "sent"
     queueing_seconds: float = QUEUEING_SECONDS
+    promise: int | None = None
 
 
 async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, object]]:
@@ -199,6 +200,7 @@ async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, ob
             plan.faults,
             probed,
         )
+        known.promise = plan.promise
         found = oracle.findings(known)
         evidence.keep(known, directory / "evidence")
         cut = {name: stage.proxies[f"{name} → Redis"].hits for name in ("web", "worker")}
@@ -355,6 +357,7 @@ def asked(words: Sequence[str]) -> Plan:
         workers=THREE_WORKERS[: wanted["workers"]],
         hints=wanted["hints"],
         queueing_seconds=wanted["queueing"],
+        promise=given.get("promise"),
     )
 
 

@@ -92,6 +92,7 @@ class Evidence:
     trails: list[str]  # of audit entries, that are not whole
     astray: list[str]  # rows without the job that they should have, and jobs without such a row
     tracebacks: list[str]
+    promise: int | None = None  # that the campaign is about
     figures: dict[str, object] = field(default_factory=dict)
 
     def runs_by_event(self) -> dict[bytes, list[Row]]:

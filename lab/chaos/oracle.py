@@ -512,6 +512,7 @@ CHECKS: Mapping[Check, Judged | None] = {
     _every_contact_is_one: lambda evidence: len(evidence.contacts),
     _every_contact_is_somebody: lambda evidence: len(evidence.contacts),
     _what_is_counted_is_there: lambda evidence: sum(evidence.usage.values()),
+    timing.work_went_on_soon: None,
     _every_fault_struck: None,
     _nobody_died_by_himself: None,
     _every_probe_was_made: None,

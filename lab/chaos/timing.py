@@ -1,8 +1,9 @@
-"""Durations beside what is wanted: figures, no findings, for the machine may be busy."""
+"""Durations beside what is wanted: figures, no findings, for the machine may be busy. Promise 4
+alone is judged, by a campaign about it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from lab.bench import figures
 from lab.chaos.answers import times
@@ -34,7 +35,22 @@ def _late_waits(evidence: Evidence) -> Iterator[float]:
             yield max(0.0, arrived[sent.name] - due)
 
 
-def _until_work_went_on(evidence: Evidence) -> None:
+def work_went_on_soon(evidence: Evidence) -> Iterator[str]:
+    """Check promise 4 where hints, workers and faults are those that it is about."""
+    if evidence.promise != 4:
+        return
+    resumed, most = _resumed(evidence), figures.GOALS["P4"].floor
+    if not resumed:
+        yield "no run was in hand at a kill: promise 4 is not shown"
+    elif most is not None and _p99(resumed) > most:
+        yield f"p99 {_p99(resumed):.1f} s from a kill to the end of what was in hand, of {most:g} s"
+
+
+def _p99(ordered: Sequence[float]) -> float:
+    return ordered[int(len(ordered) * 0.99)]
+
+
+def _resumed(evidence: Evidence) -> Sequence[float]:
     """From the kill of a worker to the end of each run that it had in hand, whatever struck after
     it: the others are not interrupted."""
     ended = {
@@ -42,17 +58,20 @@ def _until_work_went_on(evidence: Evidence) -> None:
         for row in evidence.runs
         if row["definition_id"] in evidence.definitions and row["finished_at"] is not None
     }
-    resumed = sorted(
+    return sorted(
         ended[run_id] - kill.at
         for kill in evidence.interrupted
         for run_id in kill.runs
         if run_id in ended
     )
-    if resumed:
+
+
+def _until_work_went_on(evidence: Evidence) -> None:
+    if resumed := _resumed(evidence):
         shares = [(number + 1) * 100 / len(resumed) for number in range(len(resumed))]
         step = max(1, len(resumed) // 100)
         figures.curve("runs", "recovery", resumed[::step], shares[::step])
-        p99 = resumed[int(len(resumed) * 0.99)]
+        p99 = _p99(resumed)
         figures.measured("P4", [p99], of=len(resumed))
         evidence.figures["interrupted by a kill"] = (
             f"{len(resumed)} runs, ended p50 {resumed[len(resumed) // 2]:.1f} s, p99 {p99:.1f} s,"

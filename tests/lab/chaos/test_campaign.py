@@ -59,6 +59,7 @@ async def test_nothing_is_lost_or_doubled_whatever_breaks(tmp_path: Path) -> Non
 def test_a_promise_asks_for_its_own_faults_and_a_given_one_is_the_only_one() -> None:
     every, sixth = asked([]), asked(["--promise", "6"])
     assert (every.kinds, every.faults) == (ROUND, 10 * len(ROUND))
+    assert (every.promise, sixth.promise) == (None, 6)
     assert (sixth.faults, sixth.kinds.count("FLUSHALL"), sixth.lease_seconds) == (33, 10, 15)
     only = asked(["--promise", "6", "--fault", "FLUSHALL", "--events", "5", "--seed", "7"])
     assert (only.kinds, only.events, only.seed, only.rate) == (("FLUSHALL",), 5, 7, 30)

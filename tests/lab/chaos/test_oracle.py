@@ -320,6 +320,19 @@ def worker_deaths(*seconds: float) -> list[Plant]:
     ]
 
 
+def promised(number: int) -> Plant:
+    return lambda evidence: setattr(evidence, "promise", number)
+
+
+def in_hand(kill: float, end: float) -> list[Plant]:
+    return [
+        of_run("plain", finished_at=at(end)),
+        lambda evidence: setattr(
+            evidence, "interrupted", [Interrupted(NOON + kill, ["run_plain"])]
+        ),
+    ]
+
+
 CALLED = Called("run_called", "key of called")
 
 # By check: what is planted, and what must be found.
@@ -601,6 +614,10 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
         (lambda evidence: evidence.contacts.pop(), "ws_1: 6 contacts counted, of 5"),
         (lambda evidence: setattr(evidence, "usage", {}), "ws_1: 0 contacts counted, of 6"),
     ],
+    "work_went_on_soon": [
+        (all_of(*in_hand(10, 40), promised(4)), "p99 30.0 s from a kill .*, of 20 s"),
+        (promised(4), "no run was in hand at a kill"),
+    ],
     "_every_fault_struck": [
         (lambda evidence: setattr(evidence, "planned", 7), "only 6 of 7 faults came to strike"),
         (
@@ -665,6 +682,15 @@ def test_a_try_whose_outcome_its_sender_cannot_know_may_be_a_run(doubt: Try) -> 
         plant(evidence)
     check = CHECKS["one_event_is_as_many_runs_as_were_accepted"]
     assert list(check(evidence)) == []
+
+
+def test_how_soon_work_went_on_is_judged_only_where_it_was_promised() -> None:
+    for plants, promise in ((in_hand(10, 30), 4), (in_hand(10, 90), 5), (in_hand(10, 90), None)):
+        evidence = clean()
+        for plant in plants:
+            plant(evidence)
+        evidence.promise = promise
+        assert list(CHECKS["work_went_on_soon"](evidence)) == []
 
 
 def test_beside_each_zero_stands_what_it_says() -> None:
