@@ -9,7 +9,14 @@ from contextlib import asynccontextmanager
 from typing import Literal, TypeAlias
 
 Fault: TypeAlias = Literal[
-    "none", "cut_before", "cut_after", "hold", "swallow", "swallow_before", "swallow_after"
+    "none",
+    "cut_before",
+    "cut_after",
+    "hold",
+    "swallow",
+    "swallow_before",
+    "swallow_after",
+    "replace",
 ]
 AT_A_PATTERN = {"cut_before", "cut_after", "hold", "swallow_before", "swallow_after"}
 
@@ -20,6 +27,7 @@ class Proxy:
     def __init__(self, host: str, port: int) -> None:
         self._upstream = (host, port)
         self._pattern = b""
+        self._replacement = b""
         self._fault: Fault = "none"
         self._server: asyncio.Server | None = None
         self._healed = asyncio.Event()
@@ -59,6 +67,10 @@ class Proxy:
     def swallow_after(self, pattern: bytes) -> None:
         """Likewise, but that still arrives."""
         self._fault, self._pattern = "swallow_after", pattern
+
+    def replace(self, pattern: bytes, replacement: bytes) -> None:
+        """It arrives as something else of the same length, unless it comes in two pieces."""
+        self._fault, self._pattern, self._replacement = "replace", pattern, replacement
 
     def heal(self) -> None:
         self._fault = "none"
@@ -121,6 +133,9 @@ class Proxy:
             await self._pass_time()
             if self._fault == "swallow":
                 continue
+            if self._fault == "replace":
+                self.hits += data.count(self._pattern)
+                data = data.replace(self._pattern, self._replacement)
             seen = tail + data
             hit = self._fault in AT_A_PATTERN and self._pattern in seen
             tail = seen[max(len(seen) - len(self._pattern) + 1, 0) :]  # less than a pattern

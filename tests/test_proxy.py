@@ -45,6 +45,14 @@ async def test_a_slow_proxy_delays_each_way_until_it_is_healed(proxy: Proxy) -> 
     assert time.monotonic() - began < 0.1
 
 
+async def test_what_is_replaced_arrives_as_something_else_until_it_is_healed(proxy: Proxy) -> None:
+    proxy.replace(b"ZADD", b"zadd")
+    assert await exchange(proxy, b"ZADD, ZADD") == b"zadd, zadd"
+    proxy.heal()
+    assert await exchange(proxy, b"ZADD") == b"ZADD"
+    assert proxy.hits == 2
+
+
 async def test_what_was_cut_is_remembered(proxy: Proxy) -> None:
     proxy.cut_before(b"POST ")
     assert await exchange(proxy, b"POST / HTTP/1.1") == b""

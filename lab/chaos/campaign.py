@@ -1,7 +1,7 @@
 """Everything breaks, again and again, while strangers send; then the oracle looks at what is left.
 
 python -m lab.chaos.campaign [--promise N] [--events N] [--rate N] [--faults N] [--lease S]
-    [--workers N] [--hints sent|lost|'no Redis'] [--queueing S] [--seed N]
+    [--workers N] [--hints sent|lost|misdirected|'no Redis'] [--queueing S] [--seed N]
 
 Prints a line for each fault, a table of what became of everything, and what should not be; ends
 with 1 when there is any. Beside each zero stands what it says at 95 %, which is less than 3 in n.
@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
+from app.jobs.hints import NAME
 from lab.chaos import evidence, oracle, probes, subscriber
 from lab.chaos.evidence import RUN_HEADER, Struck
 from lab.chaos.faults import FAULTS, ROUND
@@ -41,10 +42,11 @@ from lab.chaos.stage import (
 )
 from tests.deployment import Deployment, Started
 
-Hints: TypeAlias = Literal["sent", "lost", "no Redis"]
+Hints: TypeAlias = Literal["sent", "lost", "misdirected", "no Redis"]
 
 MOST_WAITING = 400  # senders at once
 MOST_SHOWN = 10  # findings of a kind
+HINT = f"ZADD\r\n${len(NAME)}\r\n{NAME}\r\n".encode()  # where workers look, as it is written
 QUIET_SECONDS = 2.0  # without anything due: a sender that left may have been accepted since
 SETTLING_ENDS = 4.0  # times the seconds without progress after which it ends too
 MORE_SECONDS = 600.0  # that a campaign may take, beside twice as long as its events do
@@ -211,12 +213,17 @@ async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, ob
 
 
 async def hinder(stage: Stage, hints: Hints) -> None:
-    """Until the campaign settles, every hint is cut off with its connection, and workers forget
-    those that they give themselves; or no Redis can be reached at all."""
-    if hints == "lost":
+    """Until the campaign settles, every hint is cut off with its connection, or goes where no
+    worker looks while Redis answers, and workers forget those that they give themselves; or no
+    Redis can be reached at all."""
+    if hints in ("lost", "misdirected"):
         assert isinstance(stage.deployment, Forgetful)
         for command in ("web", "worker"):
-            stage.proxies[f"{command} → Redis"].cut_before(b"EXEC")
+            proxy = stage.proxies[f"{command} → Redis"]
+            if hints == "lost":
+                proxy.cut_before(b"EXEC")
+            else:
+                proxy.replace(HINT, HINT.swapcase())
     elif hints == "no Redis":
         await stage.proxies["Redis"].stop()
 
@@ -353,7 +360,7 @@ def asked(words: Sequence[str]) -> Plan:
         kinds=tuple(wanted["fault"]),
         settle_seconds=wanted["settle"],
         after_seconds=wanted["events"] / wanted["rate"] + MORE_SECONDS,
-        deployed=Forgetful if wanted["hints"] == "lost" else Started,
+        deployed=Forgetful if wanted["hints"] in ("lost", "misdirected") else Started,
         workers=THREE_WORKERS[: wanted["workers"]],
         hints=wanted["hints"],
         queueing_seconds=wanted["queueing"],

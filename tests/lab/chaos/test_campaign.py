@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Literal, cast
+from urllib.parse import urlsplit
 
 import pytest
+from redis.asyncio import Redis
 
+from app.config.settings import Settings
+from app.jobs.hints import NAME, PAUSE_SECONDS, Hints, connector
 from lab.chaos import campaign as campaigns
-from lab.chaos.campaign import SETTLING_ENDS, Plan, asked, campaign, settle
+from lab.chaos.campaign import SETTLING_ENDS, Plan, asked, campaign, hinder, settle
 from lab.chaos.faults import FAULTS, ROUND
+from lab.chaos.forgetful import Forgetful
 from lab.chaos.stage import Stage
+from tests.present import present
+from tests.proxy import proxy_before
 
 # What takes as long again, or is much like another, is for `make -C lab chaos` alone.
 LEFT_OUT = {
@@ -96,6 +104,34 @@ async def test_settling_ends_without_progress_and_after_some_time_with_it(
     began = time.monotonic()
     await settle(STAGE, 0.5, unfinished)
     assert idle_times * 0.5 <= time.monotonic() - began < idle_times * 0.5 + 1
+
+
+@pytest.mark.parametrize(("hints", "answering"), [("lost", False), ("misdirected", True)])
+async def test_hints_reach_no_worker_whether_redis_answers_or_not(
+    redis_url: str, hints: Literal["lost", "misdirected"], answering: bool
+) -> None:
+    address = urlsplit(redis_url)
+    async with proxy_before(address.hostname or "", address.port or 0) as proxy:
+        through = address._replace(netloc=f"127.0.0.1:{proxy.port}").geturl()
+        settings = {"SECRET_KEY": "a secret key that only the tests have", "REDIS_URL": through}
+        ours = Hints(connector(Settings.from_environ(settings)))
+        redis = present(ours.redis)
+        await redis.delete(NAME)
+        proxies = {f"{command} → Redis": proxy for command in ("web", "worker")}
+        deployment = object.__new__(Forgetful)
+        stage = SimpleNamespace(deployment=deployment, proxies=proxies)
+        await hinder(cast("Stage", stage), hints)
+        ours.hint("run", [("ws_1", "run_1")])
+        await asyncio.sleep(0.5)
+        assert (ours.answering, proxy.hits) == (answering, 1)
+        assert await redis.zcard(NAME) == 0
+        proxy.heal()
+        await asyncio.sleep(PAUSE_SECONDS)
+        ours.hint("run", [("ws_1", "run_2")])
+        await ours.close()
+        async with Redis.from_url(redis_url) as straight:
+            assert await straight.zcard(NAME) == 1
+            await straight.delete(NAME)
 
 
 async def test_what_is_committed_after_its_sender_left_is_waited_for(

@@ -65,6 +65,7 @@ def test_lost_hints_are_lost_in_the_processes_too(monkeypatch: pytest.MonkeyPatc
     assert seen == [forgetful.forget]
     assert WorkerPool.accept is not forgetful.forget
     assert asked(["--hints", "lost"]).deployed is Forgetful
+    assert asked(["--hints", "misdirected"]).deployed is Forgetful
     assert asked(["--promise", "4"]).deployed is Forgetful
     assert asked(["--promise", "4", "--hints", "no Redis"]).deployed is Started
     assert asked([]).deployed is Started
