@@ -46,6 +46,7 @@ WARMING_SECONDS = 1.0
 SHARE = 0.6  # of the intake's maximum, offered in the open loop
 OFFERED = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # shares of it that make a curve
 FEW = (131, 262, 525)  # events a second, of which the p50 counts
+LEAST_IDLE = 0.2  # of the generator's time: else it may be what was measured
 SECRET = "a secret of good length for the bench"
 TICKS = os.sysconf("SC_CLK_TCK")
 WORKSPACES = 50
@@ -90,7 +91,7 @@ class Target:
     def hit(
         self, seconds: float, rate: float | None = None, *, warms_up: bool = False
     ) -> Mapping[str, float]:
-        """`warms_up`: some may be refused."""
+        """`warms_up`: some may be refused. Raises AssertionError where the generator was busy."""
         before = cpu_seconds(self.part.process.pid)
         offered = [] if rate is None else ["--rate", str(rate)]
         command = [sys.executable, "-m", "lab.bench.load", str(self.port), self.path]
@@ -99,6 +100,7 @@ class Target:
         )
         measured: dict[str, Any] = json.loads(line)
         assert warms_up or not measured["refused"], measured
+        assert warms_up or measured["idle"] >= LEAST_IDLE, f"the generator was busy: {measured}"
         spent = cpu_seconds(self.part.process.pid) - before
         return {**measured, "cpu_ms": spent * 1000 / max(measured["answered"], 1)}
 
