@@ -10,10 +10,16 @@ from typing import cast
 
 import pytest
 
-from lab.bench.intake import LEAST_IDLE, Target
+from lab.bench.intake import LEAST_IDLE, Target, tails
 from tests.deployment import Part
 
 PART = cast("Part", SimpleNamespace(process=SimpleNamespace(pid=os.getpid())))
+
+
+def test_a_round_in_which_the_bare_route_stalled_is_no_good_one() -> None:
+    bare = [{"p99_ms": ms} for ms in (2.0, 80.0, 2.5)]
+    signed = [{"p99_ms": ms} for ms in (20.0, 20.0, 30.0)]
+    assert tails(signed, bare) == [8.0, 8.0, 12.0]
 
 
 @pytest.mark.parametrize(
