@@ -10,6 +10,7 @@ machine does hits all of them alike, and the fastest tenth is what it did not hi
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import statistics
 import sys
@@ -21,7 +22,7 @@ from typing import Any, TypeAlias
 
 import asyncpg
 
-from app.database.db import Database, Handle, Row
+from app.database.db import Database, Handle, RequestTimeouts, Row
 from app.database.handle import ConnectedHandle
 from app.store import (
     activity,
@@ -38,6 +39,7 @@ from app.store import (
     delivery_attempts,
     event_endpoints,
     invitations,
+    known_events,
     memberships,
     messages,
     new_runs,
@@ -52,6 +54,7 @@ from app.store import (
     webhook_requests,
 )
 from app.store.claims import Together
+from app.store.known_events import KnownEvent
 from app.store.new_runs import NewRun
 from lab.bench import figures
 from tests import servers
@@ -69,8 +72,8 @@ ACME = "ws_acme"
 # One workspace among others. Each contact has two tags, two fields, five runs, an event, a consent,
 # a message that was captured, a request, an entry in the audit trail, and lends its number to a
 # template, a suppression, a member, an invitation, an API key, an event endpoint, an event that is
-# told, a version, two definitions, a broadcast, and is a recipient of the first of these, one of
-# fifty without a message. Of every fifth contact, one run is due: more, even among a
+# told, a receipt, a version, two definitions, a broadcast, and is a recipient of the first of
+# these, one of fifty without a message. Of every fifth contact, one run is due: more, even among a
 # thousand, than a claim looks at; those of 48 of 50 contacts wait, each with its job. All contacts
 # are in one of a hundred segments, and a third of them in another, which time moves. Ids are in the
 # order of making, as real ones are.
@@ -193,6 +196,12 @@ FILL = (
            CASE WHEN i < 1000 THEN 'wfl_1' ELSE 'wfl_' || 2 + i % 999 END,
            'ACCEPTED', 202, '{}', '192.0.2.1', 1, made('run', i * 5), made('con', i), at(i, $3)
     FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO receipts (workspace_id, id, run_id, contact_id, expires_at)
+    SELECT 'ws_acme', sha256(int8send(i)), made('run', i * 5), made('con', i),
+           now() + INTERVAL '1 day'
+    FROM generate_series($1::bigint, $2::bigint) AS n (i) WHERE $3::bigint > 0
     """,
     """
     INSERT INTO suppressions (workspace_id, id, channel, address_hash, address, reason, source,
@@ -490,6 +499,41 @@ ASKED: Mapping[str, Ask] = {
     **first_and_thousandth("workflows", partial(definitions.page, shape="steps"), "wfl"),
 }
 
+
+def event_by(lookup_kind: str, value: Callable[[int], str], field: str = "") -> Ask:
+    """An event with a key, of a contact that is drawn by lot, by the statement of the intake."""
+
+    async def accept(db: Handle, i: int) -> None:
+        event = KnownEvent(
+            workspace_id=ACME,
+            country=None,
+            definition_id="wfl_1",
+            revision=1,
+            lookup=lookup_kind,
+            field=field,
+            value=value(i),
+            receipt=random.randbytes(32),
+            run_id=made("new", i),
+            request_id=made("new", i),
+            body=b"{}",
+            depth=0,
+            headers={},
+            ip="192.0.2.1",
+            duration_ms=1,
+        )
+        started = await known_events.accept(db, [event], timeouts=RequestTimeouts())
+        assert started == {event.run_id: made("con", i)}, f"by {lookup_kind}: {started}"
+
+    return lookup(accept)
+
+
+# The statement of the intake, likewise; it does not follow indexes by a setting.
+EVENTS: Mapping[str, Ask] = {
+    "an event by email": event_by("email", "p{}@acme.test".format),
+    "an event by phone": event_by("phone", "+1415{:07}".format),
+    "an event by contact id": event_by("contact_id", partial(made, "con")),
+    "an event by metadata": event_by("metadata", str, "crmId"),
+}
 # What writes, each in a transaction that is taken back, so that the next round finds the same.
 WRITTEN: Mapping[str, Ask] = {
     "claim of 32 due runs": lambda _count: (
@@ -504,7 +548,7 @@ WRITTEN: Mapping[str, Ask] = {
             lease_seconds=15,
         )
     ),
-    "a run by the intake": lookup(
+    "a run by the long way": lookup(
         lambda db, i: new_runs.insert_each(
             db, [NewRun(ACME, made("new", i), "wfl_1", 1, made("con", i), b"{}")]
         )
@@ -563,9 +607,10 @@ class _TakenBack(Exception):
     """Ends a transaction that shall leave nothing behind."""
 
 
-async def taken_back(database: Database, query: Query) -> float:
+async def taken_back(database: Database, query: Query, *, follow_indexes: bool = True) -> float:
+    """Time it as claims do, with `follow_indexes`, and undo it."""
     try:
-        async with database.write(follow_indexes=True) as db:  # as claims do
+        async with database.write(follow_indexes=follow_indexes) as db:
             await db.now()
             ms = await timed(db, query)
             raise _TakenBack
@@ -585,7 +630,9 @@ class RecordingHandle(ConnectedHandle):
         return await super().fetch_all(sql, **values)
 
 
-async def plans_that_walk(database: Database, query: Query) -> list[str]:
+async def plans_that_walk(
+    database: Database, query: Query, *, follow_indexes: bool = True
+) -> list[str]:
     """The lines of its plans that say a whole table is read."""
     lines: list[str] = []
 
@@ -597,8 +644,13 @@ async def plans_that_walk(database: Database, query: Query) -> list[str]:
             plan = await db.fetch_all(f"EXPLAIN {sql}", **values)
             lines.extend(row["QUERY PLAN"].strip() for row in plan)
 
-    await taken_back(database, explained)
+    await taken_back(database, explained, follow_indexes=follow_indexes)
     return [line for line in lines if "Seq Scan" in line]
+
+
+def ratio(low: float, high: float, walked: Sequence[str]) -> float:
+    """The figure of a question: nothing is as dear as a plan that reads a whole table."""
+    return math.inf if walked else high / low
 
 
 async def measure(small_url: str, large_url: str, small: int, large: int, rounds: int) -> bool:
@@ -606,10 +658,10 @@ async def measure(small_url: str, large_url: str, small: int, large: int, rounds
     databases = [(Database(small_url), small), (Database(large_url), large)]
     for database, _ in databases:
         await database.connect()
-    questions = {**ASKED, **WRITTEN}
+    questions = {**ASKED, **WRITTEN, **EVENTS}
     took: dict[str, tuple[list[float], list[float]]] = {what: ([], []) for what in questions}
     ratios: dict[str, float] = {}
-    within = True
+    dearest = 0.0
     async with databases[0][0].read() as one, databases[1][0].read() as other:
         handles = (one, other)
         began = time.monotonic()
@@ -620,8 +672,8 @@ async def measure(small_url: str, large_url: str, small: int, large: int, rounds
             for what, ask in questions.items():
                 both = list(zip(databases, handles, took[what], strict=True))
                 for (database, count), db, times in both[:: 1 if round % 2 else -1]:
-                    if what in WRITTEN:
-                        ms = await taken_back(database, ask(count))
+                    if what in WRITTEN or what in EVENTS:
+                        ms = await taken_back(database, ask(count), follow_indexes=what in WRITTEN)
                     else:
                         ms = await timed(db, ask(count))
                     if round >= WARM_UP:
@@ -629,17 +681,18 @@ async def measure(small_url: str, large_url: str, small: int, large: int, rounds
         print(f"{'first decile of ' + str(rounds):<32}{small:>12,}{large:>12,}   ratio")
         for what, ask in questions.items():
             low, high = (statistics.quantiles(times, n=10)[0] for times in took[what])
-            walked = await plans_that_walk(databases[1][0], ask(large))
-            fine = high / low <= WANTED and not walked
-            ratios[what] = high / low
-            within &= fine
-            remark = "" if fine else f"  <- wanted {WANTED} {' '.join(walked)}"
+            walked = await plans_that_walk(
+                databases[1][0], ask(large), follow_indexes=what not in EVENTS
+            )
+            ratios[what], counts = high / low, ratio(low, high, walked)
+            dearest = max(dearest, counts)
+            remark = "" if counts <= WANTED else f"  <- wanted {WANTED} {' '.join(walked)}"
             print(f"{what:<32}{low:>9.3f} ms{high:>9.3f} ms{high / low:>8.2f}{remark}", flush=True)
     for database, _ in databases:
         await database.disconnect()
-    figures.measured("S5", [max(ratios.values())])
+    figures.measured("S5", [dearest])
     figures.curve(f"{large:,} contacts / {small:,}", "scale", list(ratios), list(ratios.values()))
-    return within
+    return dearest <= WANTED
 
 
 def main(small: int = SMALL, large: int = LARGE, rounds: int = ROUNDS) -> int:

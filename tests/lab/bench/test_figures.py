@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from lab.bench import figures
+from lab.bench import figures, scale
 from lab.bench.figures import GOALS, table
 from tests.deployment import ROOT
 
@@ -56,6 +56,12 @@ def test_the_table_says_of_every_goal_whether_the_median_of_all_rounds_reached_i
     assert cells["P4"][5:8] == ["16.4 s", "16.4", "for 94 of 100"]
     assert cells["S6, start"][5:8] == ["–", "–", "not measured"]
     assert re.fullmatch(r"(\w{7,}\+?|none), \d{4}-\d\d-\d\d", cells["S3"][9])
+
+
+def test_an_infinite_figure_is_kept_and_is_not_reached(ledger: Path) -> None:
+    figures.measured("S5", [scale.ratio(1.0, 1.1, ["Seq Scan on runs"])])
+    [row] = [row for row in table(list(figures.read(ledger))) if row.startswith("| S5 ")]
+    assert [cell.strip() for cell in row.split("|")][5:8] == ["inf", "inf", "**no**"]
 
 
 def test_a_command_of_the_table_is_a_target_of_the_laboratory() -> None:
