@@ -60,6 +60,7 @@ LOOKUPS = (
     "email",
     "phone",
     "field",
+    "contact id",
     "webhook-id",
     "Idempotency-Key",
     "dedupePath",

@@ -25,6 +25,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TypeAlias
 
+import asyncpg
 import httpx2
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -159,6 +160,7 @@ def targets(deployment: Deployment, kinds: Collection[str]) -> dict[str, Target]
     )
     with owner_of(deployment, "Acme") as client:
         people(client, load.KNOWN)
+        by_id = _written(deployment, "ids", asyncio.run(_contact_ids(deployment)))
         signed = ["--secret", SECRET]
         webhooks: dict[str, tuple[dict[str, Any], Sequence[str]]] = {
             "email": ({}, signed),
@@ -169,6 +171,7 @@ def targets(deployment: Deployment, kinds: Collection[str]) -> dict[str, Target]
                 {"contactLookup": "contact_id", "metadataField": "shopId"},
                 [*signed, "--values", by_field],
             ),
+            "contact id": ({"contactLookup": "contact_id"}, [*signed, "--values", by_id]),
             "webhook-id": ({}, [*signed, "--header", "webhook-id"]),
             "Idempotency-Key": ({}, [*signed, "--header", "Idempotency-Key"]),
             "dedupePath": ({"dedupePath": "data.object.key"}, [*signed, "--keyed"]),
@@ -207,6 +210,14 @@ def many(deployment: Deployment) -> list[str]:
         with one_of_many(deployment, number) as client:
             paths.append(hook(client, secret=SECRET))
     return paths
+
+
+async def _contact_ids(deployment: Deployment) -> list[str]:
+    connection = await asyncpg.connect(deployment.environ["DATABASE_URL"])
+    try:
+        return [row["id"] for row in await connection.fetch("SELECT id FROM contacts")]
+    finally:
+        await connection.close()
 
 
 def _written(deployment: Deployment, name: str, values: Iterable[str]) -> str:
