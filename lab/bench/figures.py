@@ -103,6 +103,9 @@ GOALS = {
     "S9, run": _at_most("an idle all-in-one's share of a core", START, 1, 0.3, "%"),
     "S9, web": _at_most("an idle web process's", START, 1, 0.3, "%"),
     "S9, worker": _at_most("an idle worker's", START, 1, 0.3, "%"),
+    "claims": _at_most(
+        "a claim beside a transaction open for ten minutes ÷ before it", "bench-horizon", 2
+    ),
     "P4": _at_most(
         "from a kill -9 to the end of what was under way, p99",
         "bench ARGS='--only kills'",

@@ -39,7 +39,7 @@ STEPS = {
     "costs": Step("lab.citus.costs --rounds 3 --seconds 3", 6),
     "costs-50": Step("lab.citus.costs --workspaces 50 --rounds 3 --seconds 3", 10),
     "moving": Step("lab.citus.moving", 2),
-    "horizon": Step("lab.bench.horizon --citus 300", 7),
+    "horizon": Step("lab.bench.horizon --citus 300 165", 7),
     "looks": Step("lab.citus.looks", 4),
     "campaign": Step("lab.citus.campaign", 10),
     "coordinator": Step("lab.citus.coordinator", 14),
