@@ -45,6 +45,7 @@ BROADCAST = (
     *("-m", "pytest", "-q", "-n0", "tests/lab/chaos/test_broadcasts.py"),
     *("-k", "killed_workers"),
 )
+CHANGES = ("-m", "pytest", "-q", "-n0", "tests/lab/chaos/test_changes.py", "-k", "every_change")
 OCCASIONS = (
     *("-m", "pytest", "-q", "-n0", "tests/lab/chaos/test_occasions.py"),
     *("-k", "three_workers"),
@@ -279,6 +280,24 @@ CACHED: dict[str, tuple[float, WebhookTarget | None]] = {}
         "d.state = 'ACTIVE'",
         found=r"a secret was changed, and 202",
         needs="none: a probe changes a secret, under whatever strikes",
+    ),
+    "m12f": Mutant(
+        "a suspension is not looked at by the statement that accepts",
+        "app.store.known_events:ACCEPT",
+        "          AND NOT w.suspended AND",
+        "          AND",
+        found=r"suspended and resumed, and 202 answered",
+        needs="none: a workspace is suspended under traffic",
+        by=CHANGES,
+    ),
+    "m12g": Mutant(
+        "the remembered country reads telephone numbers, whatever it is by now",
+        "app.store.known_events:ACCEPT",
+        "          AND w.country IS NOT DISTINCT FROM given.country\n",
+        "",
+        found=r"country changed, and 202 answered",
+        needs="none: a workspace gets another country under traffic",
+        by=CHANGES,
     ),
     "m12c": Mutant(
         "a refusal is answered by what is remembered",
