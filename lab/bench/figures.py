@@ -30,6 +30,7 @@ class Goal:
     unit: str = ""
     is_ceiling: bool = False  # at most, not at least
     of: Callable[[Sequence[float]], float] = median  # of all rounds: what counts
+    plot: str = ""  # that shows it
 
     def written(self, value: float) -> str:
         decimals = 2 if not self.unit or value < 10 else 1 if value < 100 else 0
@@ -43,8 +44,10 @@ class Goal:
         return value <= wanted if self.is_ceiling else value >= wanted
 
 
-def _at_most(what: str, by: str, floor: float, aim: float | None = None, unit: str = "") -> Goal:
-    return Goal(what, by, floor, aim, unit, is_ceiling=True)
+def _at_most(
+    what: str, by: str, floor: float, aim: float | None = None, unit: str = "", *, plot: str = ""
+) -> Goal:
+    return Goal(what, by, floor, aim, unit, is_ceiling=True, plot=plot)
 
 
 def _never_above(what: str, by: str, floor: float, unit: str) -> Goal:
@@ -69,7 +72,9 @@ LOOKUPS = (
 
 # As ratios within a round wherever that is possible: machines differ and drift. P4 is promise 4.
 GOALS = {
-    "S1": Goal("signed events by email ÷ a bare route's requests", INTAKE, 0.60, 0.75),
+    "S1": Goal(
+        "signed events by email ÷ a bare route's requests", INTAKE, 0.60, 0.75, plot="intake"
+    ),
     "S1, two processes": Goal("the same with two web processes", INTAKE, 0.45, 0.60),
     **{
         f"S1, {kind}": Goal(f"the same by {kind} ÷ the fastest of these", INTAKE, 0.90)
@@ -85,7 +90,7 @@ GOALS = {
     "S2, 131 a second": _at_most("p50 of an event", INTAKE, 4, 2.5, "ms"),
     "S2, 262 a second": _at_most("p50 of an event", INTAKE, 5, 3, "ms"),
     "S2, 525 a second": _at_most("p50 of an event", INTAKE, 8, 5, "ms"),
-    "S3": Goal("one worker's runs ÷ arq's no-op jobs", RUNS, 0.40, 0.55),
+    "S3": Goal("one worker's runs ÷ arq's no-op jobs", RUNS, 0.40, 0.55, plot="backlog"),
     "S3, 50 workspaces": Goal("the same, the runs of 50 workspaces", RUNS, 0.40, 0.55),
     "CPU, run": _counted("CPU of a run, the worker's", RUNS, "ms"),
     "run, transactions": _counted("transactions of a run", RUNS),
@@ -94,7 +99,10 @@ GOALS = {
     "S4, p50": _at_most("from the 202 to the SMTP receiver, idle", RUNS, 30, 15, "ms"),
     "S4, p99": _at_most("the same, 99 of 100", RUNS, 100, 40, "ms"),
     "S5": _at_most(
-        "the dearest question, large ÷ small, of 400 rounds in turns", "bench-scale", 1.3
+        "the dearest question, large ÷ small, of 400 rounds in turns",
+        "bench-scale",
+        1.3,
+        plot="scale",
     ),
     "S6, memory": _never_above("idle all-in-one", START, 140, "MB"),
     "S6, start": _at_most("from the start command to the first 202", START, 3, None, "s"),
@@ -112,6 +120,7 @@ GOALS = {
         20,
         None,
         "s",
+        plot="recovery",
     ),
 }
 
@@ -122,8 +131,7 @@ def measured(name: str, rounds: Sequence[float], *, of: int | None = None) -> No
     assert rounds, name
     counted = {} if of is None else {"of": of}
     load = round(os.getloadavg()[0], 1)
-    on = {"load": load, "commit": short_commit(), "day": f"{datetime.now(UTC):%Y-%m-%d}"}
-    _write({"figure": name, "rounds": list(rounds), **counted, **on})
+    _write({"figure": name, "rounds": list(rounds), **counted, "load": load})
 
 
 def curve(of: str, plot: str, x: Sequence[float | str], y: Sequence[float]) -> None:
@@ -133,6 +141,7 @@ def curve(of: str, plot: str, x: Sequence[float | str], y: Sequence[float]) -> N
 
 def _write(line: dict[str, Any]) -> None:
     if path := os.environ.get("BENCH_LEDGER"):
+        line |= {"commit": short_commit(), "day": f"{datetime.now(UTC):%Y-%m-%d}"}
         with Path(path).open("a") as file:
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
@@ -155,20 +164,41 @@ def _reached(goal: Goal, line: dict[str, Any]) -> str:
     return "aim" if goal.aim is not None and goal.reached(value, goal.aim) else "yes"
 
 
-def _cells(goal: Goal, line: dict[str, Any]) -> Sequence[str]:
+def _origin(goal: Goal, line: dict[str, Any], noted: Sequence[dict[str, Any]]) -> str:
+    """On what it was measured. A plot is newer if it has another commit or day, or if there are
+    two of it since: benchmarks note theirs once, before the figure or after it."""
+    since = noted[next(n for n, one in enumerate(noted) if one is line) :]
+    plots = [one for one in since if goal.plot and one.get("plot") == goal.plot]
+    newest = next((one["commit"] for one in reversed(noted) if "commit" in one), None)
+    marks = ["–" if "commit" not in line else f"{line['commit']}, {line['day']}"]
+    if line.get("commit", newest) != newest:
+        marks.append("another commit")
+    if any(_stamp(one) != _stamp(line) for one in plots) or len(plots) > len(
+        {one["of"] for one in plots}
+    ):
+        marks.append("its plot is newer")
+    return "; ".join(marks)
+
+
+def _stamp(line: dict[str, Any]) -> tuple[Any, Any]:
+    return line.get("commit"), line.get("day")
+
+
+def _cells(goal: Goal, line: dict[str, Any], noted: Sequence[dict[str, Any]]) -> Sequence[str]:
     rounds = [goal.written(value).removesuffix(f" {goal.unit}") for value in line["rounds"]]
     return (
         goal.written(goal.of(line["rounds"])),
         " ".join(rounds),
         _reached(goal, line),
         f"{line['load']:.0f}",
-        f"{line['commit']}, {line['day']}" if "commit" in line else "–",
+        _origin(goal, line, noted),
     )
 
 
 def table(noted: Sequence[dict[str, Any]]) -> list[str]:
     """The figures as Markdown, which reads well in a terminal too; the newest of each figure
-    counts. Load is the machine's when it was measured, the benchmark's own included."""
+    counts. Load is the machine's when it was measured, the benchmark's own included. Marked are
+    figures of another commit than the newest, and those whose plot is newer."""
     newest = {line["figure"]: line for line in noted if "figure" in line}
     head = (
         "figure",
@@ -185,7 +215,9 @@ def table(noted: Sequence[dict[str, Any]]) -> list[str]:
     rows = [head, ("---",) * len(head)]
     for name, goal in GOALS.items():
         cells = (
-            _cells(goal, newest[name]) if name in newest else ("–", "–", "not measured", "–", "–")
+            _cells(goal, newest[name], noted)
+            if name in newest
+            else ("–", "–", "not measured", "–", "–")
         )
         floor, aim = goal.wanted(goal.floor), goal.wanted(goal.aim)
         rows.append((name, goal.what, floor, aim, *cells, f"`make -C lab {goal.by}`"))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -111,4 +112,44 @@ def test_every_curve_becomes_a_picture_without_scripts(ledger: Path, tmp_path: P
 
 def test_a_ledger_is_lines_of_json(ledger: Path) -> None:
     figures.curve("p50", "intake", [1], [2])
-    assert json.loads(ledger.read_text()) == {"plot": "intake", "of": "p50", "x": [1], "y": [2]}
+    line = json.loads(ledger.read_text())
+    assert re.fullmatch(r"(\w{7,}\+?|none)", line.pop("commit"))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", line.pop("day"))
+    assert line == {"plot": "intake", "of": "p50", "x": [1], "y": [2]}
+
+
+def noted(kind: str, name: str, stamp: str = "") -> dict[str, Any]:
+    on = dict(zip(("commit", "day"), stamp.split(), strict=True)) if stamp else {}
+    if kind == "plot":
+        return {"plot": name, "of": "all", "x": [1], "y": [1], **on}
+    return {"figure": name, "rounds": [1.0], "load": 0.1, **on}
+
+
+NEW = "22222222 2026-12-01"
+
+
+@pytest.mark.parametrize(
+    ("lines", "wanted"),
+    [
+        # Without a commit: measured before they were noted.
+        ([noted("figure", "S5"), noted("plot", "scale")], "–"),
+        ([noted("figure", "S5"), *[noted("plot", "scale")] * 2], "–; its plot is newer"),
+        ([noted("figure", "S5"), noted("plot", "scale", NEW)], "–; its plot is newer"),
+        ([noted("plot", "scale"), noted("figure", "S5")], "–"),
+        ([noted("figure", "S5", NEW), noted("plot", "scale", NEW)], "22222222, 2026-12-01"),
+        ([noted("figure", "S5", NEW), noted("plot", "backlog", NEW)], "22222222, 2026-12-01"),
+        (
+            [noted("figure", "S5", "11111111 2026-11-30"), noted("figure", "S7", NEW)],
+            "11111111, 2026-11-30; another commit",
+        ),
+        (
+            [noted("figure", "S5", "22222222 2026-11-30"), noted("plot", "scale", NEW)],
+            "22222222, 2026-11-30; its plot is newer",
+        ),
+    ],
+)
+def test_a_figure_of_another_commit_or_older_than_its_plot_is_marked(
+    lines: Sequence[dict[str, Any]], wanted: str
+) -> None:
+    [row] = [row for row in table(lines) if row.startswith("| S5 ")]
+    assert row.split("|")[9].strip() == wanted
