@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 
 from app.database import citus
@@ -14,16 +15,24 @@ UNSAFE_SETTINGS = {
     "full_page_writes": "full_page_writes is off: a crash of the machine can corrupt the database.",
 }
 
+# A commit counts whoever flushes the log and has a name that is asked for, so a subscriber or
+# pg_receivewal may be among them: the one reads a logical slot, the other applies nothing.
 STANDBYS = """
-    SELECT count(*) AS standbys,
-           count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')) AS in_step,
+    SELECT count(*) FILTER (WHERE is_standby) AS standbys,
+           count(*) FILTER (WHERE in_step) AS in_step,
+           count(*) FILTER (WHERE in_step AND NOT is_standby) AS others,
            COALESCE(bool_or(sync_state IS NULL), FALSE) AS hidden,
            quote_ident(current_user) AS role,
            current_setting('synchronous_standby_names') AS named,
            current_setting('synchronous_commit') AS waits
-    FROM pg_stat_replication
-    WHERE application_name <> 'pg_basebackup'
+    FROM (SELECT sync_state, sync_state IN ('sync', 'quorum') AS in_step,
+                 (sync_state IS NULL OR replay_lsn IS NOT NULL)
+                 AND NOT EXISTS (SELECT FROM pg_replication_slots s
+                                 WHERE s.active_pid = pid AND s.slot_type = 'logical') AS is_standby
+          FROM pg_stat_replication
+          WHERE application_name <> 'pg_basebackup') AS senders
     """
+_ASKED = re.compile(r"\s*(?:(?:FIRST|ANY)\s+)?(\d+)\s*\(", re.I)  # FIRST 2 (s1, s2), 2 (s1, s2)
 
 
 async def durability(connection: Connection) -> list[str]:
@@ -74,6 +83,8 @@ async def remarks(connection: Connection, opener: Opener) -> AsyncIterator[Remar
 async def _standbys(connection: Connection, hosts: int) -> AsyncIterator[Remark]:
     found = await connection.fetchrow(STANDBYS)
     assert found is not None  # noqa: S101  an aggregate is one row
+    number = _ASKED.match(found["named"])
+    asked = int(number[1]) if number else 1
     if found["standbys"] == 0 and not found["named"]:
         if hosts > 1:
             yield Remark("standbys", "DATABASE_URL names several hosts, but no standby follows.")
@@ -87,6 +98,18 @@ async def _standbys(connection: Connection, hosts: int) -> AsyncIterator[Remark]
     elif found["waits"] in {"off", "local"}:
         sentence = f"synchronous_commit is {found['waits']}: no commit waits for the standby."
         yield Remark("standbys", sentence, "FAIL")
+    elif not found["hidden"] and found["in_step"] < asked:
+        sentence = (
+            f"{found['in_step']} in step of the {asked} that synchronous_standby_names asks for, so"
+            " every commit waits until they are."
+        )
+        yield Remark("standbys", sentence, "FAIL")
+    elif not found["hidden"] and found["others"] >= asked:
+        sentence = (
+            "A subscriber or pg_receivewal counts as a standby: what only it has is lost with this"
+            " server. Have synchronous_standby_names name the standbys alone."
+        )
+        yield Remark("standbys", sentence, "FAIL")
     elif found["waits"] == "remote_write":
         sentence = (
             "synchronous_commit is remote_write: what the standby has not yet flushed is lost when"
@@ -99,8 +122,6 @@ async def _standbys(connection: Connection, hosts: int) -> AsyncIterator[Remark]
             f" GRANT pg_read_all_stats TO {found['role']}."
         )
         yield Remark("standbys", sentence)
-    elif found["in_step"] == 0:
-        sentence = "No standby is in step, so every commit waits until one is."
-        yield Remark("standbys", sentence, "FAIL")
     else:
-        yield Remark("standbys", f"{found['in_step']} of {found['standbys']} in step", "ok")
+        in_step = found["in_step"] - found["others"]
+        yield Remark("standbys", f"{in_step} of {found['standbys']} in step", "ok")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, urlsplit
 
@@ -426,9 +427,72 @@ async def test_a_role_that_may_not_see_standbys_is_told_so_and_nothing_is_said_o
         remark = await _about_standbys(await connect(url.replace("postgres@", "plain@")))
         assert remark.verdict == "warn"
         assert "remote_write" in remark.sentence
+        await _have_commits_wait(own_server, "2 (*)")  # that they hang is worse
+        remark = await _about_standbys(await connect(url.replace("postgres@", "plain@")))
+        assert remark.verdict == "FAIL"
     finally:
         await _have_commits_wait(own_server, "")
         standby.remove()
+
+
+SLOTS = (
+    "CREATE PUBLICATION everything FOR ALL TABLES",
+    "SELECT pg_create_physical_replication_slot('wal')",
+    "SELECT pg_create_logical_replication_slot('changes', 'pgoutput')",
+)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.drill
+async def test_as_many_standbys_are_to_be_in_step_as_commits_wait_for(
+    connect: Connect, tmp_path: Path
+) -> None:
+    """And they are standbys, though PostgreSQL counts whoever reads the log along."""
+    binaries = next(servers.postgres_binaries())
+    primary = servers.PostgresServer(binaries, durable=True, settings=("wal_level=logical",))
+    primary.start()
+    standby = servers.PostgresServer(binaries, follows=primary)
+    standby.start()
+    database = await connect(await servers.new_database(primary.url, TABLES))
+    (tmp_path / "wal").mkdir()
+    along = ("-d", primary.tcp_url, "--status-interval=1")
+    to_file = ("--start", "-f", tmp_path / "changes", "--fsync-interval=1")
+    decoded = ("-o", "proto_version=1", "-o", "publication_names=everything")
+    readers = [
+        (binaries / "pg_receivewal", *along, "-S", "wal", "--synchronous", "-D", tmp_path / "wal"),
+        (binaries / "pg_recvlogical", *along, "-S", "changes", *to_file, *decoded),
+    ]
+    try:
+        for names in ("FIRST 2 (walreceiver, s2)", "any 2(s2, walreceiver)", "2 (walreceiver, s2)"):
+            await _standbys_become(database, primary, names, "FAIL", "1 in step of the 2 that")
+        for names in ("walreceiver", "FIRST 1 (s2, walreceiver)", "s2, walreceiver"):
+            await _standbys_become(database, primary, names, "ok", "1 of 1 in step")
+        await _standbys_become(database, primary, "s2", "FAIL", "0 in step of the 1 that")
+        await _have_commits_wait(primary, "")
+        for sql in SLOTS:
+            await servers._on(primary.url, sql)
+        running = [await asyncio.create_subprocess_exec(*one) for one in readers]
+        for name in ("pg_receivewal", "pg_recvlogical"):
+            await _standbys_become(database, primary, name, "FAIL", "counts as a standby")
+            names = f"ANY 2 (walreceiver, {name})"
+            await _standbys_become(database, primary, names, "ok", "1 of 1 in step")
+        for one in running:
+            one.kill()
+            await one.wait()
+    finally:
+        standby.remove()
+        primary.remove()
+
+
+async def _standbys_become(
+    database: Database, server: servers.PostgresServer, names: str, verdict: str, words: str
+) -> None:
+    await _have_commits_wait(server, names)
+    deadline = time.monotonic() + 20
+    while words not in (remark := await _about_standbys(database)).sentence:
+        assert time.monotonic() < deadline, remark
+        await asyncio.sleep(0.2)
+    assert remark.verdict == verdict
 
 
 async def _about_standbys(database: Database) -> Remark:
