@@ -98,10 +98,12 @@ class Opener:
         self.unset: list[str] = []  # settings that migrate has not set for our role
         self.nodes = Nodes()
         self.deadlines = deadlines
+        self._options: Mapping[str, Any] = {}  # of the pool, once it has opened a connection
 
     async def __call__(self, _: object = None, **options: Any) -> Connection:
         if len(self.hosts) > 1:
             options["target_session_attrs"] = "read-write"
+        self._options = options
         while True:
             keeps = self.pooler is None or self.pooler.keeps_statements
             options["statement_cache_size"] = STATEMENTS_KEPT if keeps else 0
@@ -136,7 +138,7 @@ class Opener:
 
     async def writers(self) -> list[str]:
         """The hosts that accept writes, each as host and port: two of them part what is written."""
-        options: dict[str, Any] = {"target_session_attrs": "read-write", "timeout": WRITERS_SECONDS}
+        options = {**self._options, "timeout": WRITERS_SECONDS}
         tries = (asyncpg.connect(url, **options) for url in self.hosts)
         found = await asyncio.gather(*tries, return_exceptions=True)
         writers = []

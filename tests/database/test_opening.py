@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from app.database import postgres
 from app.database.db import Database, RequestTimeouts, migrate
+from app.database.engine import Remark
 from app.database.opening import hosts_of
 from tests import servers
 from tests.database.tables import TABLES
+from tests.net.test_egress import self_signed
 from tests.proxy import proxy_before
 
 Connect = Callable[..., Awaitable[Database]]
@@ -150,8 +154,45 @@ async def test_two_hosts_that_accept_writes_are_an_alarm(
     port = urlsplit(postgres_server.tcp_url).port or 0
     tcp_url = urlsplit(postgres_server.tcp_url)._replace(path=urlsplit(postgres_url).path).geturl()
     async with proxy_before("127.0.0.1", port) as other:
-        for ports, are_two in (((port, servers.free_port()), False), ((port, other.port), True)):
-            database = await connect(of_hosts(tcp_url, *ports))
-            found = [one for one in await database.surroundings() if one.subject == "hosts"]
-            assert [one.verdict for one in found] == ["FAIL"] * are_two
-            assert all(f"127.0.0.1:{port} and 127.0.0.1" in one.sentence for one in found)
+        [found] = await about_hosts(await connect(of_hosts(tcp_url, port, other.port)))
+        assert found.verdict == "FAIL"
+        assert f"127.0.0.1:{port} and 127.0.0.1" in found.sentence
+
+
+async def test_hosts_are_asked_with_the_authorities_that_connections_trust(
+    connect: Connect, postgres_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    certificate = self_signed(tmp_path / "certificate.pem", "localhost")
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    monkeypatch.setattr(postgres, "system_trust", lambda: trusting)
+    serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    serving.load_cert_chain(certificate)
+    query = urlsplit(postgres_url).query
+    directory, port = (one.partition("=")[2] for one in query.split("&"))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(8)  # SSLRequest
+        writer.write(b"S")
+        await writer.start_tls(serving)
+        path = f"{directory}/.s.PGSQL.{port}"
+        to_server = await asyncio.open_unix_connection(path)
+        await asyncio.gather(passed_on(reader, to_server[1]), passed_on(to_server[0], writer))
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as with_tls:
+        here = with_tls.sockets[0].getsockname()[1]
+        hosts = f"localhost:{here},localhost:{here}"
+        name = urlsplit(postgres_url).path
+        database = await connect(f"postgresql://postgres@{hosts}{name}?sslmode=verify-full")
+        [found] = await about_hosts(database)
+        await database.disconnect()
+    assert "accept writes" in found.sentence
+
+
+async def passed_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65_536):
+        writer.write(data)
+    writer.close()
+
+
+async def about_hosts(database: Database) -> list[Remark]:
+    return [one for one in await database.surroundings() if one.subject == "hosts"]
