@@ -136,20 +136,23 @@ class Opener:
                 one.cancel()
         raise errors[-1]
 
-    async def writers(self) -> list[str]:
-        """The hosts that accept writes, each as host and port: two of them part what is written."""
+    async def survey(self) -> tuple[list[str], dict[str, str]]:
+        """The hosts that accept writes, each as host and port: two of them part what is written.
+        And those that could not be asked, with the reason."""
         options = {**self._options, "timeout": WRITERS_SECONDS}
         tries = (asyncpg.connect(url, **options) for url in self.hosts)
         found = await asyncio.gather(*tries, return_exceptions=True)
-        writers = []
+        writers, unreachable = [], {}
         for url, connection in zip(self.hosts, found, strict=True):
-            if isinstance(connection, BaseException):
-                if not isinstance(connection, HOST_ERRORS):
-                    raise connection
-                continue
-            connection.terminate()
-            writers.append(urlsplit(url).netloc.rpartition("@")[2])
-        return writers
+            host = urlsplit(url).netloc.rpartition("@")[2]
+            if not isinstance(connection, BaseException):
+                connection.terminate()
+                writers.append(host)
+            elif not isinstance(connection, HOST_ERRORS):
+                raise connection
+            elif not isinstance(connection, asyncpg.TargetServerAttributeNotMatched):
+                unreachable[host] = str(connection) or type(connection).__name__
+        return writers, unreachable
 
     async def _is_usable(self, connection: Connection) -> bool:
         """False when it was opened before the pooler was found, and may leave statements in it."""

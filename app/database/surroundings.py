@@ -64,12 +64,9 @@ async def remarks(connection: Connection, opener: Opener) -> AsyncIterator[Remar
             " them with max_prepared_statements above 0."
         )
         yield Remark("pooler", sentence)
-    if len(opener.hosts) > 1 and len(writers := await opener.writers()) > 1:
-        sentence = (
-            f"{' and '.join(writers)} accept writes, and processes use whichever answers first:"
-            " stop all but one, and let the others return as standbys of it."
-        )
-        yield Remark("hosts", sentence, "FAIL")
+    if len(opener.hosts) > 1:
+        async for remark in _hosts(opener):
+            yield remark
     async for remark in _standbys(connection, len(opener.hosts)):
         yield remark
     if opener.is_sharded:
@@ -78,6 +75,19 @@ async def remarks(connection: Connection, opener: Opener) -> AsyncIterator[Remar
             connection, unsafe=tuple(UNSAFE_SETTINGS), session=session
         ):
             yield remark
+
+
+async def _hosts(opener: Opener) -> AsyncIterator[Remark]:
+    writers, unreachable = await opener.survey()
+    if len(writers) > 1:
+        sentence = (
+            f"{' and '.join(writers)} accept writes, and processes use whichever answers first:"
+            " stop all but one, and let the others return as standbys of it."
+        )
+        yield Remark("hosts", sentence, "FAIL")
+    for host, error in unreachable.items():
+        sentence = f"{host} cannot be reached, and could not take over: {error}."
+        yield Remark("hosts", sentence)
 
 
 async def _standbys(connection: Connection, hosts: int) -> AsyncIterator[Remark]:

@@ -159,6 +159,24 @@ async def test_two_hosts_that_accept_writes_are_an_alarm(
         assert f"127.0.0.1:{port} and 127.0.0.1" in found.sentence
 
 
+@pytest.mark.drill
+async def test_each_host_that_cannot_be_reached_is_named(
+    connect: Connect, postgres_server: servers.PostgresServer, postgres_url: str
+) -> None:
+    """It could not take over; a standby, which answers that it accepts no writes, could."""
+    port = urlsplit(postgres_server.tcp_url).port or 0
+    tcp_url = urlsplit(postgres_server.tcp_url)._replace(path=urlsplit(postgres_url).path).geturl()
+    standby = servers.PostgresServer(next(servers.postgres_binaries()), follows=postgres_server)
+    standby.start()
+    closed = servers.free_port()
+    try:
+        database = await connect(of_hosts(tcp_url, port, standby.port, closed))
+        [found] = await about_hosts(database)
+    finally:
+        standby.remove()
+    assert (found.verdict, f"127.0.0.1:{closed} cannot be" in found.sentence) == ("warn", True)
+
+
 async def test_hosts_are_asked_with_the_authorities_that_connections_trust(
     connect: Connect, postgres_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
