@@ -9,12 +9,19 @@ import asyncpg
 import pytest
 
 from app.database import vacuuming
-from app.database.db import Database
+from app.database.db import Database, Deadlines, migrate
+from app.database.opening import Connection
+from app.database.postgres import STATISTICS_LOCK
 from app.process import SCHEMA
 from tests import servers
 
 Connect = Callable[..., Awaitable[Database]]
 OPTIONS = "SELECT reloptions FROM pg_class WHERE oid = CAST($1 AS TEXT)::regclass"
+
+
+@pytest.fixture(scope="module")
+def database_url(postgres_server: servers.PostgresServer) -> str:
+    return postgres_server.url
 
 
 @pytest.mark.parametrize("table", vacuuming.TABLES)
@@ -59,3 +66,49 @@ async def test_nobody_who_reads_or_writes_waits_for_it(
             assert await vacuuming.configure(connection) == ["jobs"]
     await other.close()
     await connection.close()
+
+
+async def test_a_table_that_somebody_vacuums_is_set_by_the_next_migrate(
+    connect: Connect, postgres_server: servers.PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = await servers.new_database(postgres_server.url, SCHEMA)
+    other = await asyncpg.connect(url)
+    await other.execute("ALTER TABLE jobs RESET (autovacuum_vacuum_threshold)")
+    database = await connect(url, deadlines=Deadlines(lock_ms=100))
+    async with other.transaction():
+        await other.execute("LOCK TABLE jobs IN SHARE UPDATE EXCLUSIVE MODE")  # as VACUUM does
+        assert await migrate(database, SCHEMA) == []
+        assert await vacuuming_of(other, "jobs") is None
+    assert "autovacuum was not set for all tables: the next migrate tries it" in caplog.messages
+    assert await migrate(database, SCHEMA) == []
+    assert await vacuuming_of(other, "jobs") == "5000"
+    await other.close()
+
+
+async def test_it_waits_for_a_worker_that_refreshes_statistics(
+    connect: Connect, postgres_server: servers.PostgresServer
+) -> None:
+    """It takes a while of a large table, and its lock is that of a vacuum."""
+    url = await servers.new_database(postgres_server.url, SCHEMA)
+    other = await asyncpg.connect(url)
+    await other.execute("ALTER TABLE jobs RESET (autovacuum_vacuum_threshold)")
+    database = await connect(url, deadlines=Deadlines(lock_ms=100))
+    async with other.transaction():
+        await other.execute(f"SELECT pg_advisory_xact_lock({STATISTICS_LOCK})")
+        await other.execute("ANALYZE jobs")
+        configuring = asyncio.create_task(configured(database))
+        await asyncio.sleep(0.5)
+    assert await configuring == ["jobs"]
+    assert await vacuuming_of(other, "jobs") == "5000"
+    await other.close()
+
+
+async def configured(database: Database) -> list[str]:
+    async with database.read() as db:
+        return await db.use(lambda link: link.configure_vacuum())
+
+
+async def vacuuming_of(connection: Connection, table: str) -> str | None:
+    """The rows after which it is vacuumed."""
+    options = await connection.fetchval(OPTIONS, table) or []
+    return dict(option.split("=") for option in options).get("autovacuum_vacuum_threshold")
