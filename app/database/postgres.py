@@ -505,10 +505,13 @@ class PostgresConnection(DatabasesPostgresConnection):
             if is_ours:
                 await connection.execute(f"SET statement_timeout = {self.deadlines.migration_ms}")
             for table in QUEUES:
-                for (name,) in await connection.fetch(LEFT_BEHIND, table):
-                    await self._script(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}"')
+                await self._drop_left_behind(table)
                 for (name,) in await connection.fetch(OLDER_KEYS, table):
-                    await self._script(f'REINDEX INDEX CONCURRENTLY "{name}"')
+                    try:
+                        await self._script(f'REINDEX INDEX CONCURRENTLY "{name}"')
+                    except IN_THE_WAY:
+                        await self._drop_left_behind(table)
+                        raise
         except IN_THE_WAY as error:
             sentence = "a key was not built again: the next migrate tries it, best without a pooler"
             log.warning(sentence, extra={"error": str(error)})
@@ -516,6 +519,10 @@ class PostgresConnection(DatabasesPostgresConnection):
             if is_ours:
                 await connection.execute(f"SET statement_timeout = {self.deadlines.statement_ms}")
                 await connection.fetchval("SELECT pg_advisory_unlock($1)", KEYS_LOCK)
+
+    async def _drop_left_behind(self, table: str) -> None:
+        for (name,) in await self.raw_connection.fetch(LEFT_BEHIND, table):
+            await self._script(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}"')
 
     async def durability(self) -> list[str]:
         return await surroundings.durability(self.raw_connection)

@@ -9,14 +9,16 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import asyncpg
 import pytest
 
 from app.database import postgres
-from app.database.db import Database, RequestTimeouts, migrate
+from app.database.db import Database, Deadlines, RequestTimeouts, migrate
 from app.database.engine import Remark
 from app.database.opening import hosts_of
 from tests import servers
 from tests.database.tables import TABLES
+from tests.database.test_postgres import INVALID, NEWER, QUEUE
 from tests.net.test_egress import self_signed
 from tests.proxy import proxy_before
 
@@ -111,6 +113,23 @@ async def test_clients_of_one_connection_share_it(
     async with several[0].read() as db:
         assert await db.fetch_value("SELECT count(*) FROM things") == 9 * 5
     assert len(pids) == 1
+
+
+async def test_a_key_whose_building_takes_too_long_through_a_pooler_leaves_no_index_behind(
+    pooler: servers.PgBouncer, connect: Connect
+) -> None:
+    url = await servers.new_database(pooler.url, QUEUE)
+    straight = urlsplit(pooler.server.url)._replace(path=urlsplit(url).path).geturl()
+    await migrate(await connect(straight, deadlines=Deadlines(statement_ms=1_000)), QUEUE)
+    await pooler.reconnect()
+    other, onlooker = await asyncpg.connect(straight), await asyncpg.connect(straight)
+    hasty = await connect(url, deadlines=Deadlines(statement_ms=1_000))
+    async with other.transaction(isolation="repeatable_read"):
+        await other.execute("SELECT 1")
+        assert await migrate(hasty, QUEUE + NEWER) == ["0002"]
+        assert await onlooker.fetch(INVALID) == []
+    await other.close()
+    await onlooker.close()
 
 
 def old(pooler: servers.PgBouncer) -> bool:

@@ -818,8 +818,8 @@ INVALID = "SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid"
 @pytest.mark.parametrize(
     ("isolation", "asks", "left"),
     [
-        ("repeatable_read", "SELECT 1", "jobs_pkey_ccnew"),
-        ("read_committed", "SELECT id FROM jobs", "jobs_pkey_ccold"),
+        ("repeatable_read", "SELECT 1", []),
+        ("read_committed", "SELECT id FROM jobs", ["jobs_pkey_ccold"]),
     ],
 )
 async def test_a_key_that_cannot_be_built_again_now_stops_nothing(
@@ -827,16 +827,17 @@ async def test_a_key_that_cannot_be_built_again_now_stops_nothing(
     postgres_server: servers.PostgresServer,
     isolation: Literal["repeatable_read", "read_committed"],
     asks: str,
-    left: str,
+    left: list[str],
 ) -> None:
-    """As beside a backup or a report, whose transaction stays open."""
+    """As beside a backup or a report, whose transaction stays open. What is left half built goes at
+    once, unless the other has read the table."""
     url = await servers.new_database(postgres_server.url, QUEUE)
     hasty = await connect(url, deadlines=Deadlines(lock_ms=100))
     other, onlooker = await asyncpg.connect(url), await asyncpg.connect(url)
     async with other.transaction(isolation=isolation):
         await other.execute(asks)
         assert await migrate(hasty, QUEUE + NEWER) == ["0002"]
-        assert [name for (name,) in await onlooker.fetch(INVALID)] == [left]
+        assert [name for (name,) in await onlooker.fetch(INVALID)] == left
     assert await migrate(hasty, QUEUE + NEWER) == []
     assert await onlooker.fetch(INVALID) == []
     assert await onlooker.fetch(OLDER_KEYS, "jobs") == []
