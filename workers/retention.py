@@ -98,7 +98,7 @@ class RetentionScan:
             deleted = await retention.delete_old(
                 db, workspace_id=id, moment=moment, limit=BATCH, after=self._up_to.get(id, {})
             )
-            await messages.forget_addresses(db, workspace_id=id, limit=BATCH)
+            forgotten = await messages.forget_addresses(db, workspace_id=id, limit=BATCH)
             before = quotas.day(now - DAYS_COUNTED)
             await usage.forget_days(db, workspace_id=id, before=before)
         self._up_to = {id: deleted.up_to}
@@ -112,4 +112,4 @@ class RetentionScan:
             log.exception("no old audit entries removed", extra={"workspace_id": id})
         if deleted.rows:
             log.info("old rows removed", extra={"workspace_id": id, "rows": deleted.rows})
-        return deleted.rows, deleted.rows == BATCH or pruned
+        return deleted.rows, BATCH in (deleted.rows, forgotten) or pruned

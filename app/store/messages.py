@@ -408,10 +408,10 @@ async def accepting_since(db: Handle) -> datetime:
     return await db.now() - ACCEPTING
 
 
-async def forget_addresses(db: Handle, *, workspace_id: str, limit: int) -> None:
-    """Forget the address hashes of messages that cannot arrive any more: no opt-out has to find
-    them."""
-    await db.execute(
+async def forget_addresses(db: Handle, *, workspace_id: str, limit: int) -> int:
+    """Forget the address hashes of messages that cannot arrive any more, at most `limit`; how many.
+    No opt-out has to find them."""
+    forgotten = await db.fetch_all(
         f"""
         WITH ending AS MATERIALIZED (
             SELECT id FROM messages
@@ -422,11 +422,13 @@ async def forget_addresses(db: Handle, *, workspace_id: str, limit: int) -> None
         )
         UPDATE messages SET address_hash = NULL
         WHERE workspace_id = :workspace_id AND id IN (SELECT id FROM ending)
+        RETURNING id
         """,
         workspace_id=workspace_id,
         limit=limit,
         accepting_since=await accepting_since(db),
     )
+    return len(forgotten)
 
 
 async def outcome(db: Handle, *, workspace_id: str, id: str) -> MessageOutcome | None:

@@ -28,6 +28,7 @@ from lab.chaos import optout
 from tests.cast import HELLO, settle, suppress
 from tests.messages.test_delivery import accepts, refuses, with_provider
 from tests.receivers import HESITATE, Receiver
+from workers import retention
 
 ADA = "ada@example.com"
 UNSURE = SendError("unknown", Reason.OUTCOME_UNKNOWN, "The reply was lost.")
@@ -447,6 +448,19 @@ async def test_what_can_arrive_no_more_forgets_its_address(process: Process, acm
     async with process.database.write() as db:
         await messages.forget_addresses(db, workspace_id="ws_0", limit=10)
         await messages.forget_addresses(db, workspace_id=acme, limit=10)
+    assert await hashed(process) == []
+
+
+async def test_a_round_of_retention_forgets_all_that_can_arrive_no_more(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "BATCH", 2)
+    for _ in range(5):
+        await sent_again(process, acme)
+    await later(process, acme)
+    scan = retention.RetentionScan()
+    while await scan.run_batch(process):
+        assert await hashed(process) != []  # then the round is over
     assert await hashed(process) == []
 
 
