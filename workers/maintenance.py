@@ -162,9 +162,7 @@ async def resume_parked(process: Process) -> None:
 
 async def delete_expired(process: Process) -> None:
     for table in expiry.KEYS:
-        deleted = SWEPT_AT_ONCE
-        while deleted == SWEPT_AT_ONCE:
-            deleted = await _delete_expired(process, table)
+        while await _delete_expired(process, table):  # noqa: ASYNC110 - work, not waiting
             await asyncio.sleep(PAUSE_SECONDS)
 
 
@@ -173,18 +171,20 @@ async def renew_subscriptions(process: Process) -> None:
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def _delete_expired(process: Process, table: str) -> int:
+async def _delete_expired(process: Process, table: str) -> bool:
+    """One transaction's worth, of a sharded database one look's; whether there may be more. Of a
+    look some may be left: another worker deletes the same, or a workspace cannot be visited."""
     database = process.database
     if not database.is_sharded:
         async with database.write() as db:
-            return await expiry.delete_expired(db, table, limit=SWEPT_AT_ONCE)
+            return await expiry.delete_expired(db, table, limit=SWEPT_AT_ONCE) == SWEPT_AT_ONCE
     async with process.shards.reading(database) as db:
         found = await expiry.expired(db, table, limit=SWEPT_AT_ONCE)
     deleted, visits = 0, Visits(database)
     for whose, ids in found.items():
         delete = partial(expiry.delete_of, table=table, workspace_id=whose, ids=ids)
         deleted += await visits.visit(whose, delete) or 0
-    return deleted
+    return deleted > 0 and sum(map(len, found.values())) == SWEPT_AT_ONCE
 
 
 class JobSweep:

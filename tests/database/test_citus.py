@@ -57,6 +57,12 @@ MANY_ROWS = """
     SELECT 'ws_acme', decode(lpad(to_hex(n), 64, '0'), 'hex'), 'run_' || n, 'con_' || n, now()
     FROM generate_series(1, 300000) AS n
     """
+EXPIRED = """
+    INSERT INTO receipts (workspace_id, id, run_id, contact_id, expires_at)
+    SELECT 'ws_' || n % 20, decode(lpad(to_hex(n), 64, '0'), 'hex'), 'run_' || n, 'con_' || n,
+           now() - INTERVAL '1 hour' + INTERVAL '1 second' * n
+    FROM generate_series(1, 2500) AS n
+    """
 SILENT_SECONDS = 2.0  # until a process knows it
 
 
@@ -336,6 +342,30 @@ async def test_a_node_that_has_died_is_named_and_only_its_workspaces_are_unavail
         cluster.nodes[0].start()
     assert set(answers) == {True, False}
     assert await answered(sharded, f"ws_{answers.index(False)}")
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.drill
+async def test_what_has_expired_goes_though_one_of_many_workspaces_cannot_be_visited(
+    cluster: servers.Citus,
+) -> None:
+    url = await servers.new_database(cluster.url, SCHEMA)
+    await servers._on(url, EXPIRED)
+    database = Database(url)
+    await database.connect()
+    whose = "SELECT workspace_id, count(*) FROM receipts GROUP BY workspace_id"
+    locked = "SELECT id FROM receipts WHERE workspace_id = 'ws_7' FOR UPDATE"
+    async with build_process(database, wire.settings(DATABASE_URL=url)) as process:
+        async with database.write() as db:
+            assert len(await db.fetch_all(locked)) == 125
+            await maintenance.delete_expired(process)
+        async with database.read() as db:
+            left = dict(await db.fetch_tuples(whose))
+        assert left == {"ws_7": 125}
+        await maintenance.delete_expired(process)
+        async with database.read() as db:
+            assert await db.fetch_tuples(whose) == []
+    await database.disconnect()
 
 
 @pytest.mark.timeout(180)
