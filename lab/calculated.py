@@ -29,6 +29,7 @@ class Inputs:
     event_ms: float  # of PostgreSQL's CPU
     run_ms: float
     citus: float  # CPU of a cluster ÷ that of one PostgreSQL, of a run
+    citus_web: float  # of our process for an event, likewise
     room: float  # bytes of a run with its message
     look_ms: float  # CPU of a cluster for one worker's look at all shards
     node_cores: float  # of each, that work and maintenance may use
@@ -55,9 +56,10 @@ class Needs:
 
 def needs(rate: int, of: Inputs) -> Needs:
     """Bytes of the log are those of one PostgreSQL: nothing is written twice by sharding."""
-    web, workers = ceil(rate / of.web), ceil(rate / of.worker)
-    cores = rate * (of.event_ms + of.run_ms) / 1000
     is_sharded = rate > ONE_SERVER
+    web = ceil(rate / of.web * (of.citus_web if is_sharded else 1))
+    workers = ceil(rate / of.worker)
+    cores = rate * (of.event_ms + of.run_ms) / 1000
     wal = rate * (of.wal_event + of.wal_run)
     nodes = 1
     if is_sharded:
@@ -115,6 +117,7 @@ if __name__ == "__main__":
         "--event-ms": 0.1,
         "--run-ms": 2.3,
         "--citus": 2.8,
+        "--citus-web": 1.22,
         "--room": 2_000.0,
         "--look-ms": 112.0,
         "--node-cores": 8.0,

@@ -14,6 +14,7 @@ INPUTS = Inputs(
     event_ms=0.1,
     run_ms=2.3,
     citus=3,
+    citus_web=1.2,
     room=2_000,
     look_ms=100,
     node_cores=8,
@@ -31,6 +32,6 @@ def test_one_server_is_no_cluster() -> None:
 
 def test_nodes_are_for_cores_or_for_what_is_written_whichever_takes_more() -> None:
     many = needs(100_000, INPUTS)
-    assert (many.workers, many.database_cores, many.nodes) == (667, 720, 90)
+    assert (many.web, many.workers, many.database_cores, many.nodes) == (300, 667, 720, 90)
     assert many.looks == 667 * 90
-    assert row(many).startswith("| 100,000 | 250 | 667 | 720 | 90 | 1,000 MB | 4,585 | 50,000 c")
+    assert row(many).startswith("| 100,000 | 300 | 667 | 720 | 90 | 1,000 MB | 4,835 | 50,000 c")
