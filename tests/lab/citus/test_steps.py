@@ -33,6 +33,16 @@ def test_a_step_that_fails_holds_up_no_other(
     assert steps.main(["good"], None) == 0
 
 
+@pytest.mark.parametrize("required", [False, True])
+def test_without_citus_nothing_is_done_and_that_fails_where_it_is_required(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], required: bool
+) -> None:
+    monkeypatch.setattr(servers, "citus_binaries", lambda: None)
+    monkeypatch.setenv("REQUIRE_CITUS", "1" if required else "")
+    assert steps.main(["costs"], None) == required
+    assert capsys.readouterr().out.strip() == servers.NO_CITUS
+
+
 def test_a_row_says_what_was_seen_with_which_command_and_on_what(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
