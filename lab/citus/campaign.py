@@ -3,9 +3,10 @@
 python -m lab.citus.campaign [events] [seconds]: so many events in all, and every so many seconds
 one of the two nodes is killed with -9 and started again or, every second time, stopped so that it
 says nothing, as if its network were gone, and let go on. While it is lost, the workspaces of the
-other node must get nothing but 202, their runs must end, their mail arrive and their bearers be
-valid; those of the struck one may get 503 and nothing else. Afterwards each accepted event must be
-one run that has ended and one message, and no transaction may be left prepared.
+other node must get nothing but 202, each within three seconds, at least half as much mail as events
+were accepted of each, and their bearers be valid; those of the struck one may get 503 and nothing
+else. Afterwards each accepted event must be one run that has ended and one message, and no
+transaction may be left prepared.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ DOWN_SECONDS = 10.0
 SETTLING_SECONDS = {"killed": 0.5, "silent": 2.5}
 AGAIN_SECONDS = 15.0  # after the node is back, until a struck workspace has its first 202
 SENDERS_EACH = 2  # of a workspace
+LONGEST_SECONDS = 3.0  # that a workspace of the other node waits for an answer meanwhile
 PAUSE_SECONDS = 0.15  # of each, after each event: one worker is to keep up
 READ_EVERY = 0.5
 
@@ -42,7 +44,7 @@ class Outage:
     how: str  # killed | silent
     down_at: float
     up_at: float = 0.0
-    mails: int = 0  # of the others, meanwhile
+    mails: Counter[str] = field(default_factory=Counter)  # meanwhile, by the recipients' domain
     again: float = 0.0  # until the first 202 of each struck workspace, at most
 
 
@@ -87,9 +89,9 @@ class Campaign:
         outage = Outage(node.port, how, time.monotonic() + settling)
         self.outages.append(outage)
         await asyncio.sleep(settling)
-        mails = self._mails_of_others(node.port)
+        mails = self._mails()
         await asyncio.sleep(DOWN_SECONDS - settling)
-        outage.mails = self._mails_of_others(node.port) - mails
+        outage.mails = self._mails() - mails
         outage.up_at = time.monotonic()
         await asyncio.to_thread(node.start if how == "killed" else node.thaw)
         started_at = time.monotonic()
@@ -99,10 +101,9 @@ class Campaign:
                 await asyncio.sleep(0.05)
         outage.again = time.monotonic() - started_at
 
-    def _mails_of_others(self, port: int) -> int:
-        names = {f"workspace{one.number}.test" for one in self.stage.workspaces if one.port != port}
-        received = [one.recipients[0].rpartition("@")[2] for one in self.stage.mail.received]
-        return sum(name in names for name in received)
+    def _mails(self) -> Counter[str]:
+        received = self.stage.mail.received
+        return Counter(one.recipients[0].rpartition("@")[2] for one in received)
 
     def _seen_outside(self) -> list[str]:
         faults = [
@@ -113,31 +114,34 @@ class Campaign:
         ]
         for outage in self.outages:
             for one in self.stage.workspaces:
-                answers = Counter(self._during(outage, one.answers))
-                reads = Counter(self._during(outage, one.reads))
-                wanted = {202, 503} if one.port == outage.port else {202}
-                read = {200, 503} if one.port == outage.port else {200}
-                if answers.keys() - wanted or reads.keys() - read:
-                    faults.append(
-                        f"workspace {one.number}, {self._of(one, outage)} ({outage.how}):"
-                        f" {answers}, {reads}"
-                    )
-                if one.port != outage.port and not answers[202] * reads[200]:
-                    faults.append(f"workspace {one.number} stood still while another node was down")
-                if one.port == outage.port and not answers[503]:
-                    faults.append(f"workspace {one.number} got no 503 while its node was down")
-            if not outage.mails:
-                faults.append(f"no mail of the others arrived while a node was {outage.how}")
+                faults += self._seen_of(one, outage)
             if outage.again > AGAIN_SECONDS:
                 faults.append(f"{outage.again:.1f} s until the struck ones went on")
         return faults
 
-    def _during(self, outage: Outage, answers: Sequence[Answer]) -> list[int]:
-        return [
-            one.status
-            for one in answers
-            if outage.down_at <= one.asked_at and one.asked_at + one.took <= outage.up_at
-        ]
+    def _seen_of(self, one: Workspace, outage: Outage) -> list[str]:
+        """The faults in what a workspace was answered, and got of mail, during an outage."""
+        asked, read = (self._during(outage, some) for some in (one.answers, one.reads))
+        answers, reads = (Counter(answer.status for answer in some) for some in (asked, read))
+        whose, is_struck = f"workspace {one.number}", one.port == outage.port
+        where = f"{whose}, {self._of(one, outage)} ({outage.how})"
+        refused = {503} if is_struck else set()
+        faults = []
+        if answers.keys() - refused - {202} or reads.keys() - refused - {200}:
+            faults.append(f"{where}: {answers}, {reads}")
+        if is_struck:
+            return faults if answers[503] else [*faults, f"{where}: no 503"]
+        if not answers[202] * reads[200]:
+            faults.append(f"{where}: it stood still")
+        if (mails := outage.mails[one.domain]) < answers[202] / 2:
+            faults.append(f"{where}: {mails} mails, of {answers[202]} events accepted")
+        longest = max((answer.took for answer in (*asked, *read)), default=0)
+        if longest > LONGEST_SECONDS:
+            faults.append(f"{where}: {longest:.1f} s until an answer")
+        return faults
+
+    def _during(self, outage: Outage, answers: Sequence[Answer]) -> list[Answer]:
+        return [one for one in answers if outage.down_at <= one.asked_at <= outage.up_at]
 
     def _of(self, one: Workspace, outage: Outage) -> str:
         return "whose node was down" if one.port == outage.port else "while another node was down"
@@ -170,7 +174,11 @@ def main(events: int = EVENTS, kill_every: float = KILL_EVERY) -> int:
         answers = Counter(a.status for one in stage.workspaces for a in one.answers)
         reads = Counter(a.status for one in stage.workspaces for a in one.reads)
     again = " ".join(f"{outage.again:.1f} ({outage.how})" for outage in campaign.outages)
-    mails = " ".join(f"{outage.mails} ({outage.how})" for outage in campaign.outages)
+    mails = " ".join(
+        f"{sum(outage.mails[one.domain] for one in stage.workspaces if one.port != outage.port)}"
+        f" ({outage.how})"
+        for outage in campaign.outages
+    )
     seen = (
         f"{len(stage.accepted()):,} events accepted, {len(campaign.outages)} nodes lost;"
         f" answers {dict(answers)}, reads {dict(reads)};"

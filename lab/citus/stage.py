@@ -61,11 +61,16 @@ class Workspace:
     reads: list[Answer] = field(default_factory=list)
     sent: int = 0
 
+    @property
+    def domain(self) -> str:
+        """The domain of its contacts' addresses."""
+        return f"workspace{self.number}.test"
+
     async def send_one(self, client: httpx2.AsyncClient, since: float | None = None) -> None:
         """`since` is when it was due."""
         self.sent += 1
         number = self.sent
-        address = f"event{number}@workspace{self.number}.test"
+        address = f"event{number}@{self.domain}"
         began = time.monotonic() if since is None else since
         while (run_id := await self._once(client, address, number)) is None:
             await asyncio.sleep(RETRY_SECONDS)
