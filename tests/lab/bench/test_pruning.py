@@ -1,0 +1,32 @@
+"""What the benchmark of pruning judges."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.bench import pruning
+
+BEFORE, AFTER = (10_000, 10_000), (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "p99", "slowest", "words"),
+    [
+        (400.0, 300.0, 1.0, ""),
+        (600.0, 300.0, 1.0, "only 1.67 times"),
+        (400.0, 301.0, 1.0, "p99 of the events was 301 ms"),
+        (400.0, 300.0, 1.1, "a single run took 1.10 s"),
+    ],
+)
+def test_it_is_to_be_fast_and_to_hold_nobody_up(
+    accepted: float, p99: float, slowest: float, words: str
+) -> None:
+    faults = pruning.report(
+        {"a_second": accepted}, {"p99_ms": p99}, BEFORE, AFTER, 10.0, [0.1, 0.1, slowest]
+    )
+    assert [words in fault for fault in faults] == [True] * bool(words)
+
+
+def test_dead_rows_are_a_twentieth_of_the_live_or_few() -> None:
+    rows = {"jobs": (0, 5_000), "runs": (1_000_000, 50_000), "run_steps": (1_000_000, 50_001)}
+    assert pruning.bloated(rows) == ["run_steps: 50,001 dead rows, of 1,000,000 live"]
