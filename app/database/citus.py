@@ -51,13 +51,16 @@ NODE = f"""
     SELECT groupid FROM pg_dist_placement
     WHERE shardid = get_shard_id_for_distribution_column('{ROOT}', $1::text) AND shardstate = 1
     """
-# Each node, and what these settings are in sessions of our role there.
+# Each node, and what these settings are in sessions of our role there. One that is disabled is not
+# asked.
 NODES = """
-    SELECT n.nodename || ':' || n.nodeport AS name, r.success, r.result AS settings
-    FROM run_command_on_workers(format(
+    SELECT n.nodename || ':' || n.nodeport AS name, n.isactive AS is_active, r.success,
+           r.result AS settings
+    FROM pg_dist_node n
+    LEFT JOIN run_command_on_workers(format(
              'SELECT json_object_agg(name, setting) FROM pg_settings WHERE name = ANY(%L)',
-             $1::text[])) r
-    JOIN pg_dist_node n USING (nodename, nodeport)
+             $1::text[])) r USING (nodename, nodeport)
+    WHERE n.groupid <> 0 AND n.noderole = 'primary'
     ORDER BY n.nodeid
     """
 HERE = """
@@ -210,7 +213,8 @@ async def remarks(
     nodes = await connection.fetch(NODES, [*unsafe, *OF_SERVERS, *session])
     for node in nodes:
         if not node["success"]:
-            sentence = f"The node {node['name']} does not answer: its workspaces get 503."
+            how = "does not answer" if node["is_active"] else "is disabled"
+            sentence = f"The node {node['name']} {how}: its workspaces get 503."
             yield Remark("shards", sentence, "FAIL")
             continue
         settings = orjson.loads(node["settings"])

@@ -346,6 +346,30 @@ async def test_a_node_that_has_died_is_named_and_only_its_workspaces_are_unavail
 
 @pytest.mark.timeout(180)
 @pytest.mark.drill
+async def test_a_node_that_is_disabled_is_named(cluster: servers.Citus, sharded: Database) -> None:
+    node = cluster.nodes[0]
+    active = f"UPDATE pg_dist_node SET isactive = %s WHERE nodeport = {node.port}"
+    name = await name_of(sharded)
+    here = servers.named(cluster.url, name)
+    await servers._on(here, active % "FALSE")
+    try:
+        found = await sharded.surroundings()
+        answers = [await answered(sharded, f"ws_{number}") for number in range(20)]
+    finally:
+        await servers._on(here, active % "TRUE")
+    assert [one.verdict for one in found] == ["FAIL"]
+    assert f":{node.port} is disabled" in found[0].sentence
+    assert set(answers) == {True, False}
+    assert [str(one.verdict) for one in await sharded.surroundings()] == ["ok"]
+
+
+async def name_of(database: Database) -> str:
+    async with database.read() as db:
+        return str(await db.fetch_value("SELECT current_database()"))
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.drill
 async def test_what_has_expired_goes_though_one_of_many_workspaces_cannot_be_visited(
     cluster: servers.Citus,
 ) -> None:
