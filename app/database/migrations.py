@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -52,6 +53,18 @@ def sections(schema: str) -> tuple[Section, ...]:
     for section in found:
         refuse_current_time(section.sql)
     return found
+
+
+def statements(script: str) -> Iterator[str]:
+    """One by one; what is quoted or a comment ends none."""
+    begun = ""
+    for piece in re.split(r"(?<=;)", script):
+        begun += piece
+        if sqlite3.complete_statement(begun):
+            yield begun
+            begun = ""
+    if begun.strip():
+        yield begun
 
 
 def pending(found: Sequence[Section], applied: Mapping[str, str]) -> list[Section]:

@@ -32,6 +32,7 @@ from app.database.engine import (
     Row,
     Stage,
 )
+from app.database.migrations import statements
 from app.database.opening import Connection, Opener, session_settings
 from app.database.sets import (
     NUMBER,
@@ -451,7 +452,10 @@ class PostgresConnection(DatabasesPostgresConnection):
             await self._script(f"SET LOCAL statement_timeout = {self.deadlines.migration_ms}")
 
     async def run_script(self, script: str) -> None:
-        await self._script(script)
+        """Runs that of a sharded database one by one: what changes a distributed table is sent to
+        its nodes with all of the text that it came in, of which they take one statement."""
+        for one in statements(script) if self.is_sharded else [script]:
+            await self._script(one)
 
     async def _script(self, script: str) -> None:
         deadline = (self.deadlines.migration_ms + SILENT_MS) / 1000
@@ -481,8 +485,8 @@ class PostgresConnection(DatabasesPostgresConnection):
                     )
 
     async def configure_vacuum(self) -> list[str]:
-        """What does not come about is left to the next time, and costs speed alone: a VACUUM or an
-        ANALYZE of somebody else may hold a table for longer than we wait."""
+        """Leaves to the next time what a VACUUM or an ANALYZE of somebody else holds for longer
+        than we wait: it costs speed alone."""
         try:
             async with self.raw_connection.transaction():
                 await self.begin_section()

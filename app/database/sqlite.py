@@ -27,6 +27,7 @@ from app.database.engine import (
     Stage,
 )
 from app.database.files import File, Files, path_of, require_version
+from app.database.migrations import statements
 from app.database.sets import COLUMN, ROWS
 from app.database.sql import COMMENT, QUOTED, Document, Statement, bound, parsed
 from app.errors import CommitUnknown, Contended, DiskFull, Duplicate, Unavailable
@@ -236,14 +237,9 @@ class SQLiteConnection(DatabasesSQLiteConnection):
 
     async def run_script(self, script: str) -> None:
         """One by one: Python's executescript would commit the transaction it runs in."""
-        deadline_ms, pending = self._backend.deadlines.migration_ms, ""
-        for piece in re.split(r"(?<=;)", _FOREIGN.sub("", script)):
-            pending += piece
-            if sqlite3.complete_statement(pending):
-                await self.file.send(pending, (), deadline_ms=deadline_ms)
-                pending = ""
-        if pending.strip():
-            await self.file.send(pending, (), deadline_ms=deadline_ms)
+        deadline_ms = self._backend.deadlines.migration_ms
+        for one in statements(_FOREIGN.sub("", script)):
+            await self.file.send(one, (), deadline_ms=deadline_ms)
 
     async def distribute(self) -> list[str]:
         return []

@@ -729,6 +729,36 @@ async def test_an_ordinary_role_s_rows_are_distributed_though_that_takes_longer_
     assert setting == ["100ms"] * len(cluster.nodes)
 
 
+LATER = """
+-- section 9999: a column and an index of a table that is distributed, and a table beside it
+ALTER TABLE contacts ADD COLUMN shoe TEXT;
+CREATE INDEX contacts_by_shoe ON contacts (workspace_id, shoe);
+CREATE TABLE shoes (
+    workspace_id TEXT NOT NULL REFERENCES workspaces (id),
+    id TEXT NOT NULL,
+    PRIMARY KEY (workspace_id, id)
+);
+"""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.drill
+async def test_a_later_section_alters_what_is_distributed_and_its_tables_are_distributed_too(
+    cluster: servers.Citus,
+) -> None:
+    database = Database(await servers.new_database(cluster.url, SCHEMA))
+    await database.connect()
+    async with database.write() as db:
+        await workspaces.insert(db, id="ws_a", name="Acme", timezone="UTC")
+    assert await migrate(database, SCHEMA + LATER) == ["9999"]
+    async with database.write() as db:
+        await db.execute("INSERT INTO shoes (workspace_id, id) VALUES ('ws_a', 'shoe_1')")
+        shoes = "SELECT shoe FROM contacts WHERE workspace_id = 'ws_a'"
+        assert await db.fetch_all(shoes) == []
+        assert await db.fetch_all(citus.DISTRIBUTABLE) == []
+    await database.disconnect()
+
+
 async def asks(database: Database, workspace_id: str) -> None:
     """A sender that comes again and again."""
     while True:
