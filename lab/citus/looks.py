@@ -43,8 +43,9 @@ def main(seconds: float = SECONDS) -> int:
         code = stage.worker.stop()
         record = statements.read(Path(directory))
         found = asyncio.run(statements.explained(stage.database_url, record))
+        places = asyncio.run(statements.places_of(stage.database_url))
     looking = statements.looking(found, record)
-    faults = [*statements.faults(found, record), *statements.too_often(found, record)]
+    faults = [*statements.faults(found, record, places), *statements.too_often(found, record)]
     if code or not looking:
         faults.append(f"the worker ended with {code}, and looked {len(looking)} times")
     print("\n".join(map(str, looking)))

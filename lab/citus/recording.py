@@ -9,8 +9,10 @@ second, which of a worker (lab.citus.recorded) is judged, too.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import pickle
+import re
 import sys
 import time
 from collections import Counter
@@ -18,7 +20,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import asyncpg
@@ -26,13 +28,16 @@ import pytest
 
 from app.database.pipelining import _Operation, _Pipeline
 from app.database.postgres import PostgresConnection, PostgresTransaction
-from app.database.sets import Arguments, OfOne, SetStatement
+from app.database.sets import ONE_WORKSPACE, WORKSPACE, Arguments, OfOne, SetStatement
 from app.database.sql import Bindable, Statement
 from tests import servers
 from tests.deployment import ROOT
 
 OURS = ("app/", "workers/")
-TESTS = "tests"  # which write to several workspaces at once, as nobody else does
+# Not FOR UPDATE, nor ON CONFLICT … DO UPDATE SET.
+WRITES = re.compile(
+    r"\b(?:INSERT\s+INTO|DELETE\s+FROM|(?<!FOR )(?<!KEY )(?<!DO )UPDATE)\s+([a-z_]+)\b", re.I
+)
 PIPELINING = "app/database/pipelining.py"
 PASSED_ON = ("app/database/", "app/store/keyset.py")  # not who asks, but how
 
@@ -43,24 +48,36 @@ PREPARED = """
     """
 
 
+Write: TypeAlias = tuple[str, str, int]  # who, to which table, of which workspace: 1, 2, … or 0
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A transaction that was committed."""
+
+    writes: frozenset[Write]
+    prepared: bool  # on a node, which one that writes on one node never is
+
+
 @dataclass(slots=True)
 class Record:
     """`statements`: by text, who sends it and the values that came first. `sent`: by text, how
-    often in which second of the machine's clock. `transactions`: who sent statements in one that
-    was prepared on a node, which one that writes on one node never is."""
+    often in which second of the machine's clock. `transactions`: those that have written."""
 
     statements: dict[str, tuple[str, list[Any]]] = field(default_factory=dict)
     sent: dict[str, Counter[int]] = field(default_factory=dict)
-    transactions: set[tuple[str, ...]] = field(default_factory=set)
+    transactions: set[Transaction] = field(default_factory=set)
     committed: int = 0
 
 
 @dataclass(slots=True)
 class UnderWay:
-    """A transaction: the lines that there were before it, and who sends its statements."""
+    """A transaction: the lines that there were before it, and what it writes so far."""
 
     prepared: int
-    senders: dict[str, None] = field(default_factory=dict)
+    of_tests: bool = False  # which write to several workspaces at once, as nobody else does
+    writes: set[Write] = field(default_factory=set)
+    workspaces: dict[object, int] = field(default_factory=lambda: {None: 0})
 
 
 _record = Record()
@@ -120,7 +137,13 @@ async def bound(
         by = sender()
         if self not in _under_way:  # another process of the server may have had its number
             _under_way[self] = UnderWay(await self.raw_connection.fetchval(PREPARED))
-        _under_way[self].senders[by or TESTS] = None
+        under_way = _under_way[self]
+        under_way.of_tests |= by is None
+        if by is not None:
+            for table, one in itertools.product(WRITES.findall(sql), each):
+                known, whose = under_way.workspaces, one.get(WORKSPACE, one.get(ONE_WORKSPACE))
+                number = known.setdefault(whose, len(known))
+                under_way.writes.add((by, table, number))
         if by is not None and ready:
             values = [ready[0][name] for name in statement.order]
             _note(statement.text, by, values)
@@ -151,20 +174,21 @@ async def start(self: PostgresTransaction, is_root: bool, extra_options: dict[An
     begun_by = sender()
     await _start(self, is_root, extra_options)
     if is_root and begun_by is None:
-        _under_way[self._connection] = UnderWay(0, {TESTS: None})
+        _under_way[self._connection] = UnderWay(0, of_tests=True)
 
 
 async def commit(self: PostgresTransaction) -> None:
     connection = self._connection
     await _commit(self)
     under_way = _under_way.pop(connection, None)
-    if under_way is None or TESTS in under_way.senders:
+    if under_way is None or under_way.of_tests:
         return
     with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):  # a test cut it
         prepared = await connection.raw_connection.fetchval(PREPARED)
         _record.committed += 1
-        if prepared > under_way.prepared:
-            _record.transactions.add(tuple(under_way.senders))
+        if under_way.writes or prepared > under_way.prepared:
+            writes, is_prepared = frozenset(under_way.writes), prepared > under_way.prepared
+            _record.transactions.add(Transaction(writes, is_prepared))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,7 +13,7 @@ import pickle
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ import asyncpg
 from app.database import postgres
 from app.database.sql import essence
 from lab.citus import report
-from lab.citus.recording import Record
+from lab.citus.recording import Record, Transaction
 from lab.versions import versions
 from tests import servers
 from tests.conftest import SCHEMA
@@ -87,14 +87,30 @@ LOOKS: Mapping[str, str] = {
     # theirs.
     "store/allowances.of": "messages of the first seven days: once in five minutes for its owners",
 }
-# What has a transaction write on two nodes: the workspace's, and the coordinator, on which people
+# What has a transaction write on the node of a workspace and on the coordinator, on which people
 # and the directory of webhooks and keys are. A person does it, never an event, run or message.
 ACTS: Mapping[str, str] = {
     "store/users.insert": "somebody registers, or is invited",
     "store/users.change_password": "somebody changes a password, and ends sessions",
+    "store/users.count_founded": "somebody founds a workspace",
+    "store/users.verify_email": "somebody proves an address, by an invitation or a new password",
+    "store/user_identities.insert": "somebody's first sign-in from an identity provider",
     "store/directory.put": "a webhook or a key is made, or put right after a crash",
     "store/directory.delete": "a webhook or a key goes",
+    "store/sign_in_domains.put": "an owner claims a domain",
+    "store/sign_in_domains.delete": "an owner gives it up",
+    "store/sign_in_domains.release": "the operator takes it away",
+    "store/workspaces.close": "a workspace is closed, with its keys and domains",
+    "store/workspaces.delete_some": "what is left of a closed workspace goes",
 }
+# Of these, what ends all sessions of a person, in whatever workspaces, and on whatever nodes.
+IN_SEVERAL = frozenset({"store/users.change_password"})
+# Each table, and whether it is on the nodes.
+PLACES = """
+    SELECT c.relname, p.logicalrelid IS NOT NULL FROM pg_class c
+    LEFT JOIN pg_dist_partition p ON p.logicalrelid = c.oid
+    WHERE c.relkind = 'r' AND c.relnamespace = to_regnamespace(current_schema())
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,24 +168,42 @@ async def explained(url: str, record: Record) -> list[Finding]:
     return found
 
 
-async def explained_on(server: servers.Citus, record: Record) -> tuple[list[Finding], str]:
-    """And the versions of that server."""
+async def explained_on(
+    server: servers.Citus, record: Record
+) -> tuple[list[Finding], Mapping[str, bool], str]:
+    """And the places of its tables, and the versions of that server."""
     url = await servers.new_database(server.url, SCHEMA.read_text())
-    return await explained(url, record), await versions(url)
+    return await explained(url, record), await places_of(url), await versions(url)
 
 
-def faults(found: Sequence[Finding], record: Record) -> list[str]:
+async def places_of(url: str) -> dict[str, bool]:
+    connection = await asyncpg.connect(url)
+    found = await connection.fetch(PLACES)
+    await connection.close()
+    return {row[0]: row[1] for row in found}
+
+
+def faults(found: Sequence[Finding], record: Record, places: Mapping[str, bool]) -> list[str]:
     several = [
         str(one)
         for one in found
         if not one.is_of_one_shard
         and not (one.sender in LOOKS and one.error is None and one.only_looks)
     ]
-    return several + [
-        f"on several nodes: {' + '.join(senders)}"
-        for senders in sorted(record.transactions)
-        if not ACTS.keys() & set(senders)
-    ]
+    return [*several, *sorted(_faults_of(record.transactions, places))]
+
+
+def _faults_of(transactions: Iterable[Transaction], places: Mapping[str, bool]) -> Iterator[str]:
+    """Yields one where beside a node something else is written on the coordinator than what one of
+    the acts writes there; and where several nodes are written to by what is not named."""
+    for one in transactions:
+        all_of_them = " + ".join(sorted({by for by, _, _ in one.writes}))
+        here = {by for by, table, _ in one.writes if places.get(table) is False}
+        there = {whose for _, table, whose in one.writes if places.get(table)}
+        if there and (others := here - ACTS.keys()):
+            yield f"on the coordinator, too: {' + '.join(sorted(others))}, of {all_of_them}"
+        if one.prepared and not (here & IN_SEVERAL and len(there - {0}) > 1):
+            yield f"on several nodes: {all_of_them}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +243,10 @@ def main(directory: Path) -> int:
     server.start()
     try:
         record = read(directory)
-        found, on = asyncio.run(explained_on(server, record))
+        found, places, on = asyncio.run(explained_on(server, record))
     finally:
         server.remove()
-    wrong = faults(found, record)
+    wrong = faults(found, record, places)
     print("\n".join(wrong))
     looks = sum(not one.is_of_one_shard for one in found)
     seen = (

@@ -15,7 +15,7 @@ from app.process import SCHEMA
 from app.store import jobs, runs
 from app.store.jobs import Job
 from lab.citus import recording, statements
-from lab.citus.recording import Record
+from lab.citus.recording import Record, Transaction, Write
 from lab.citus.statements import Finding
 from tests import servers
 
@@ -24,33 +24,68 @@ ALL = "SELECT id FROM runs WHERE id = $1"
 
 
 def test_a_statement_of_one_shard_is_no_fault() -> None:
-    assert statements.faults([Finding("store/runs.by_id", ONE, tasks=1)], Record()) == []
+    assert statements.faults([Finding("store/runs.by_id", ONE, tasks=1)], Record(), {}) == []
 
 
 def test_a_statement_of_several_shards_is_one_unless_it_is_named() -> None:
-    [fault] = statements.faults([Finding("store/runs.by_id", ALL, tasks=4)], Record())
+    [fault] = statements.faults([Finding("store/runs.by_id", ALL, tasks=4)], Record(), {})
     assert fault.startswith("store/runs.by_id: 4 tasks")
     named = next(iter(statements.LOOKS))
-    assert statements.faults([Finding(named, ALL, tasks=4)], Record()) == []
+    assert statements.faults([Finding(named, ALL, tasks=4)], Record(), {}) == []
     within = f"WITH all_of_them AS ({ALL}) SELECT * FROM all_of_them"
-    assert statements.faults([Finding(named, within, tasks=4)], Record()) == []
+    assert statements.faults([Finding(named, within, tasks=4)], Record(), {}) == []
 
 
 def test_one_that_is_named_may_not_lock() -> None:
     named = next(iter(statements.LOOKS))
-    assert statements.faults([Finding(named, f"{ALL} FOR UPDATE", tasks=4)], Record())
-    assert statements.faults([Finding(named, "DELETE FROM runs", tasks=4)], Record())
+    assert statements.faults([Finding(named, f"{ALL} FOR UPDATE", tasks=4)], Record(), {})
+    assert statements.faults([Finding(named, "DELETE FROM runs", tasks=4)], Record(), {})
     within = "WITH gone AS (DELETE FROM runs RETURNING id) SELECT * FROM gone"
-    assert statements.faults([Finding(named, within, tasks=4)], Record())
+    assert statements.faults([Finding(named, within, tasks=4)], Record(), {})
 
 
-def test_a_transaction_on_two_nodes_is_a_fault_unless_a_person_acts() -> None:
-    record = Record(transactions={("store/runs.insert_each", "store/jobs.add")})
-    assert statements.faults([], record) == [
-        "on several nodes: store/runs.insert_each + store/jobs.add"
+PLACES = {"runs": True, "jobs": True, "sessions": True, "users": False, "directory": False}
+RUN, JOB = ("store/runs.insert_each", "runs", 1), ("store/jobs.add", "jobs", 1)
+OTHER_RUN = ("store/runs.insert_each", "runs", 2)
+KEY, OTHER_KEY = ("store/directory.put", "directory", 1), ("store/directory.put", "directory", 2)
+NOTE = ("store/runs.note", "users", 0)
+PASSWORD = ("store/users.change_password", "users", 0)
+SESSIONS = [("store/sessions.end_all", "sessions", 1), ("store/sessions.end_all", "sessions", 2)]
+
+
+@pytest.mark.parametrize(
+    ("writes", "prepared", "fault"),
+    [
+        ([RUN, JOB], False, ""),
+        ([RUN, OTHER_RUN, JOB], True, "on several nodes: store/jobs.add + store/runs.insert_each"),
+        ([RUN, KEY], False, ""),  # a person has done it
+        ([RUN, KEY, OTHER_KEY], True, "on several nodes: store/directory.put + store/runs.insert"),
+        ([PASSWORD, *SESSIONS], True, ""),
+        ([PASSWORD, SESSIONS[0]], True, "on several nodes: store/sessions.end_all + store/users.c"),
+        ([NOTE], False, ""),  # of people alone
+        ([RUN, KEY, NOTE], False, "on the coordinator, too: store/runs.note, of store/directory.p"),
+    ],
+)
+def test_a_transaction_writes_on_one_node_unless_a_person_acts(
+    writes: list[Write], prepared: bool, fault: str
+) -> None:
+    record = Record(transactions={Transaction(frozenset(writes), prepared)})
+    found = statements.faults([], record, PLACES)
+    assert [one.startswith(fault) for one in found] == [True] * bool(fault)
+
+
+def test_what_a_statement_writes_is_known_by_its_words() -> None:
+    def written(sql: str) -> list[str]:
+        return recording.WRITES.findall(sql)
+
+    assert written("INSERT INTO runs (id) VALUES (:id) ON CONFLICT (id) DO UPDATE SET id = 1") == [
+        "runs"
     ]
-    act = next(iter(statements.ACTS))
-    assert statements.faults([], Record(transactions={("store/runs.insert_each", act)})) == []
+    assert written("WITH a AS (SELECT id FROM jobs FOR UPDATE SKIP LOCKED) DELETE FROM jobs") == [
+        "jobs"
+    ]
+    assert written("UPDATE users SET name = :name WHERE id = :id") == ["users"]
+    assert written("SELECT id FROM runs FOR NO KEY UPDATE OF runs") == []
 
 
 def test_what_looks_at_several_shards_comes_no_more_than_once_a_second() -> None:
