@@ -6,7 +6,7 @@ Every check runs, so that one run is enough. Each has a deadline, and nothing is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -98,8 +98,14 @@ async def _configuration(settings: Settings) -> Findings:
     if settings.registration == "open":
         sentence = "REGISTRATION is open: anyone can create an account and a workspace."
         yield warn("settings", sentence)
-    for sentence in _payments(settings):
-        yield warn("settings", sentence)
+    if settings.stripe_secret_key is not None:
+        if "_live_" not in settings.stripe_secret_key:
+            yield warn("settings", "STRIPE_SECRET_KEY is a test mode key: no money is charged.")
+        paid = plans.NAMES[1:]
+        unpriced = [name for name in paid if getattr(settings, f"stripe_price_{name}") is None]
+        for name in unpriced:
+            sentence = f"STRIPE_PRICE_{name.upper()} is not set: nobody can buy the plan {name}."
+            yield warn("settings", sentence)
     if settings.metrics_token is None:
         yield warn("settings", "METRICS_TOKEN is not set: nobody can read /metrics.")
 
@@ -122,16 +128,6 @@ async def _front_door(settings: Settings) -> Findings:
     else:
         sentence = f"BASE_URL leads elsewhere: {url} answers {answer.status_code}; {advice}"
         yield warn("front door", sentence)
-
-
-def _payments(settings: Settings) -> Iterator[str]:
-    if settings.stripe_secret_key is None:
-        return
-    if "_live_" not in settings.stripe_secret_key:
-        yield "STRIPE_SECRET_KEY is a test mode key: no money is charged."
-    for name in plans.NAMES[1:]:
-        if getattr(settings, f"stripe_price_{name}") is None:
-            yield f"STRIPE_PRICE_{name.upper()} is not set: nobody can buy the plan {name}."
 
 
 # --- the database -------------------------------------------------------------------------------

@@ -134,7 +134,10 @@ class OnNodes:
     limit: str | None  # the name of one, or a number
 
     def values(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        given = [_written(values[name]) for name in self.names]
+        given = [
+            None if one is None else one.isoformat() if isinstance(one, datetime) else str(one)
+            for one in (values[name] for name in self.names)
+        ]
         return {"tables": list(self.tables), "question": self.question, "given": given}
 
     def most(self, values: Mapping[str, Any]) -> int | None:
@@ -167,12 +170,6 @@ def on_nodes(sql: str, columns: Sequence[tuple[str, str]]) -> OnNodes:
     )
     limit = order["limit"] if order else None
     return OnNodes(text, tuple(tables), statement.text, statement.order, limit)
-
-
-def _written(value: Any) -> str | None:
-    if value is None:
-        return None
-    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def constraint(message: str) -> str:

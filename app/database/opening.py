@@ -128,7 +128,14 @@ class Opener:
                 except HOST_ERRORS as error:
                     errors.append(error)
                 else:
-                    tries = [one for one in tries if not _has_opened(one, connection)]
+                    tries = [
+                        one
+                        for one in tries
+                        if not one.done()
+                        or one.cancelled()
+                        or one.exception()
+                        or one.result() is not connection
+                    ]
                     return connection
         finally:
             for one in tries:
@@ -175,10 +182,6 @@ class Opener:
             log.warning("run migrate as our role: it has not set %s", ", ".join(different))
         self.unset = different
         return True
-
-
-def _has_opened(one: asyncio.Task[Connection], connection: Connection) -> bool:
-    return one.done() and not one.cancelled() and not one.exception() and one.result() is connection
 
 
 def _discard(one: asyncio.Task[Connection]) -> None:

@@ -30,14 +30,9 @@ _WRITES = re.compile(
 _NUL_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
-@lru_cache(256)
-def _names(row: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(row))
-
-
 def named_values(row: DataclassInstance) -> dict[str, Any]:
     """The values of a row by name, as they are, where `dataclasses.asdict` would copy each."""
-    return {name: getattr(row, name) for name in _names(type(row))}
+    return {name: getattr(row, name) for name in row.__dataclass_fields__}
 
 
 def columns(row: type, table: str | None = None) -> str:
@@ -130,7 +125,12 @@ def bound_each(
     for name in statement.names:
         given = [values[name] for values in each]
         if name in statement.lists:
-            ready[name] = [_list(name, value) for value in given]
+            if not all(isinstance(value, list | tuple) for value in given):
+                raise ValueError(f":{name} is compared with ANY or ALL and must be a list")
+            ready[name] = [
+                list(value) if _are_plain(value) else [_bindable(name, item) for item in value]
+                for value in given
+            ]
         elif not _are_plain(given):
             ready[name] = [_bindable(name, value) for value in given]
     if not ready:
@@ -150,12 +150,6 @@ def _mismatch(wanted: frozenset[str], given: frozenset[str]) -> str:
         if which
     ]
     return f"The values do not fit the SQL: {'; '.join(parts)}."
-
-
-def _list(name: str, value: Any) -> Bindable:
-    if not isinstance(value, list | tuple):
-        raise ValueError(f":{name} is compared with ANY or ALL and must be a list")
-    return list(value) if _are_plain(value) else [_bindable(name, item) for item in value]
 
 
 def _are_plain(values: Sequence[Any]) -> bool:

@@ -336,22 +336,19 @@ class Compute:
         self._bytes -= len(waiting.request)
         return True
 
-    def _next(self) -> _Waiting:
-        """The oldest of the workspace whose turn it is, which then goes behind the others; urgent
-        ones and others alternate."""
-        due = not self._was_urgent
-        whose = next((one for one in self._queues if one[1] is due), next(iter(self._queues)))
-        self._queues.move_to_end(whose)
-        waiting = self._queues[whose][0]
-        self._was_urgent = whose[1]
-        self._take(waiting)
-        return waiting
-
     async def _serve(self) -> None:
         """Until the process has had nothing to do for a while."""
         try:
             while self._queues:
-                waiting = self._next()
+                # The oldest of the workspace whose turn it is, which then goes behind the others;
+                # urgent ones and others alternate.
+                due = not self._was_urgent
+                first = next(iter(self._queues))
+                whose = next((one for one in self._queues if one[1] is due), first)
+                self._queues.move_to_end(whose)
+                waiting = self._queues[whose][0]
+                self._was_urgent = whose[1]
+                self._take(waiting)
                 try:
                     answer = await self._ask_child(waiting)
                 except Problem as problem:

@@ -222,7 +222,9 @@ class _Renderer:
 
 def _plain(value: Any, mask: Mask, name: str = "", depth: int = DEPTH) -> Any:
     """The value as JSON can hold it, with secrets masked by their name or by their looks."""
-    if value is None or _is_number(value):
+    is_finite = isinstance(value, float) and math.isfinite(value)
+    is_short = isinstance(value, int) and value.bit_length() <= 64
+    if value is None or is_finite or is_short:  # JSON and Python print it without complaint
         return value
     if secrets.is_secret_name(name):
         return MASK
@@ -238,13 +240,6 @@ def _plain(value: Any, mask: Mask, name: str = "", depth: int = DEPTH) -> Any:
         return mask(repr(value))
     except Exception:  # noqa: BLE001 - whatever a stranger's __repr__ raises, the line goes out
         return f"<{type(value).__name__}>"
-
-
-def _is_number(value: Any) -> bool:
-    """One that JSON and Python print without complaint."""
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return isinstance(value, int) and value.bit_length() <= 64
 
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

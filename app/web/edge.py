@@ -194,7 +194,14 @@ class _Exchange:
             message = await tasks.before(deadline, self._next())
         except TimeoutError:
             self._body_is_over = True  # for us: nothing more is waited for
-            raise self._too_slow() from None
+            limit = f"the whole body within {allowed.seconds:g} seconds"
+            if allowed.all_seconds is not None:
+                limit = (
+                    f"more of the body within {allowed.seconds:g} seconds,"
+                    f" and the whole within {allowed.all_seconds:g}"
+                )
+            closing = {"Connection": "close"}
+            raise Problem("request_timeout", f"Send {limit}.", headers=closing) from None
         finally:
             self._waited += clock() - began
         if self._received > self._allowed.max_bytes:
@@ -209,13 +216,6 @@ class _Exchange:
         self._received += len(message.get("body", b""))
         self._body_is_over = not message.get("more_body", False)  # or the client is gone
         return message
-
-    def _too_slow(self) -> Problem:
-        whole, piece = self._allowed.all_seconds, self._allowed.seconds
-        limit = f"the whole body within {piece:g} seconds"
-        if whole is not None:
-            limit = f"more of the body within {piece:g} seconds, and the whole within {whole:g}"
-        return Problem("request_timeout", f"Send {limit}.", headers={"Connection": "close"})
 
     def _too_large(self) -> Problem:
         return Problem("body_too_large", f"Send at most {self._allowed.max_bytes} bytes.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -24,107 +24,82 @@ HEADERS = {
 }
 
 METHODS = ("get", "post", "put", "patch", "delete")
+EVENTS = "outbound events"
 
 
 def page(document: Schema) -> str:
-    return Template(TEMPLATE).substitute(
-        contents="\n".join(_contents(document)),
-        about=_prose(document["info"]["description"]),
-        sections="\n".join(_sections(document)),
-        models="\n".join(
-            _model(name, schema) for name, schema in document["components"]["schemas"].items()
-        ),
-    )
-
-
-def _by_tag(document: Schema) -> Iterator[tuple[str, list[tuple[str, str, Schema]]]]:
-    """Tag → its operations, as (method, path, operation)."""
     operations = [
         (method, path, item[method])
         for path, item in document["paths"].items()
         for method in METHODS
         if method in item
     ]
-    for tag in (one["name"] for one in document["tags"]):
-        yield tag, [one for one in operations if one[2]["tags"] == [tag]]
+    groups = [
+        (tag, [_operation(document, *one) for one in operations if one[2]["tags"] == [tag]])
+        for tag in (one["name"] for one in document["tags"])
+    ]
+    if events := document.get("webhooks"):
+        groups.append((EVENTS, [_event(type, item["post"]) for type, item in events.items()]))
+    contents, sections = [], []
+    for title, entries in groups:
+        links = "".join(link for link, _ in entries)
+        articles = "\n".join(article for _, article in entries)
+        contents.append(f"<div><h2>{escape(title)}</h2><ul>{links}</ul></div>")
+        sections.append(f"<section><h2>{escape(title)}</h2>\n{articles}\n</section>")
+    return Template(TEMPLATE).substitute(
+        contents="\n".join(contents),
+        about=_prose(document["info"]["description"]),
+        sections="\n".join(sections),
+        models="\n".join(
+            _model(name, schema) for name, schema in document["components"]["schemas"].items()
+        ),
+    )
 
 
-def _contents(document: Schema) -> Iterator[str]:
-    for tag, operations in _by_tag(document):
-        items = "".join(
-            f'<li data-words="{_words(method, path, operation)}">'
-            f'<a href="#{operation["operationId"]}">{_method(method)}'
-            f"{escape(operation['summary'])}</a></li>"
-            for method, path, operation in operations
-        )
-        yield f"<div><h2>{escape(tag)}</h2><ul>{items}</ul></div>"
-    events = [(type, item["post"]["operationId"]) for type, item in _events(document)]
-    if events:
-        items = "".join(
-            f'<li data-words="{escape(f"{type} {EVENTS}")}"><a href="#{id}">{escape(type)}</a></li>'
-            for type, id in events
-        )
-        yield f"<div><h2>{EVENTS}</h2><ul>{items}</ul></div>"
-
-
-def _words(method: str, path: str, operation: Schema) -> str:
-    """The words that it is searched by."""
-    words = (method, path, operation["summary"], operation["operationId"], *operation["tags"])
-    return escape(" ".join(words).lower())
-
-
-def _sections(document: Schema) -> Iterator[str]:
-    for tag, operations in _by_tag(document):
-        articles = "\n".join(
-            _operation(document, method, path, operation) for method, path, operation in operations
-        )
-        yield f"<section><h2>{escape(tag)}</h2>\n{articles}\n</section>"
-    events = "\n".join(_event(type, item["post"]) for type, item in _events(document))
-    if events:
-        yield f"<section><h2>{EVENTS}</h2>\n{events}\n</section>"
-
-
-EVENTS = "outbound events"
-
-
-def _events(document: Schema) -> Sequence[tuple[str, Schema]]:
-    return list(document.get("webhooks", {}).items())
-
-
-def _event(type: str, operation: Schema) -> str:
-    """An event that is posted to a workspace's own endpoints."""
+def _event(type: str, operation: Schema) -> tuple[str, str]:
+    """An event that is posted to a workspace's own endpoints: its link, and its article."""
     id, media = operation["operationId"], operation["requestBody"]["content"]["application/json"]
-    return f"""<article id="{id}" data-words="{escape(f"{type} {id} {EVENTS}".lower())}">
-<div><h3><a href="#{id}">{escape(type)}</a></h3>{_prose(operation["description"])}
+    words, title = escape(f"{type} {id} {EVENTS}".lower()), escape(type)
+    return (
+        f'<li data-words="{words}"><a href="#{id}">{title}</a></li>',
+        f"""<article id="{id}" data-words="{words}">
+<div><h3><a href="#{id}">{title}</a></h3>{_prose(operation["description"])}
 <h4>Body</h4><p>{_type(media["schema"])}</p></div>
 <div>{_example("Body", _written(media["example"]))}</div>
-</article>"""
+</article>""",
+    )
 
 
 # --- one operation --------------------------------------------------------------------------------
 
 
-def _operation(document: Schema, method: str, path: str, operation: Schema) -> str:
-    id = operation["operationId"]
-    return f"""<article id="{id}" data-words="{_words(method, path, operation)}">
+def _operation(document: Schema, method: str, path: str, operation: Schema) -> tuple[str, str]:
+    """Its link, and its article; both are found by the same words."""
+    id, summary = operation["operationId"], escape(operation["summary"])
+    named = (method, path, operation["summary"], id, *operation["tags"])
+    words = escape(" ".join(named).lower())
+    verb = f'<span class="method {method}">{method.upper()}</span>'
+    return (
+        f'<li data-words="{words}"><a href="#{id}">{verb}{summary}</a></li>',
+        f"""<article id="{id}" data-words="{words}">
 <div>
-<h3><a href="#{id}">{escape(operation["summary"])}</a></h3>
-<span class="path">{_method(method)}{escape(path)}</span>
+<h3><a href="#{id}">{summary}</a></h3>
+<span class="path">{verb}{escape(path)}</span>
 {_prose(operation["description"])}
-{_parameters(operation)}
-{_body(document, operation)}
+{_request(document, operation)}
 {_answers(document, operation)}
 </div>
 <div>
-{_example("Request", _curl(document, method, path, operation))}
-{"".join(_shown(operation))}
+{_examples(document, method, path, operation)}
 </div>
-</article>"""
+</article>""",
+    )
 
 
-def _parameters(operation: Schema) -> str:
+def _request(document: Schema, operation: Schema) -> str:
+    """The parameters, by the place that they stand in, and the body."""
     titles = {"path": "Path", "query": "Query", "header": "Headers"}
-    groups = []
+    groups, body = [], ""
     for place, title in titles.items():
         found = [one for one in operation.get("parameters", ()) if one["in"] == place]
         items = "".join(
@@ -132,17 +107,13 @@ def _parameters(operation: Schema) -> str:
             for one in found
         )
         groups.append(f"<h4>{title}</h4><dl>{items}</dl>" if items else "")
-    return "".join(groups)
-
-
-def _body(document: Schema, operation: Schema) -> str:
     content = operation.get("requestBody", {}).get("content", {})
-    media_types = " or ".join(f"<code>{escape(media_type)}</code>" for media_type in content)
-    for media in content.values():
-        schema, models = media["schema"], document["components"]["schemas"]
+    if content:
+        media_types = " or ".join(f"<code>{escape(media_type)}</code>" for media_type in content)
+        schema, models = next(iter(content.values()))["schema"], document["components"]["schemas"]
         fields = _fields(models[name_of(schema)]) if "$ref" in schema else ""
-        return f"<h4>Body</h4><p>{_type(schema)}, as {media_types}</p>{fields}"
-    return ""
+        body = f"<h4>Body</h4><p>{_type(schema)}, as {media_types}</p>{fields}"
+    return f"{''.join(groups)}\n{body}"
 
 
 def _answers(document: Schema, operation: Schema) -> str:
@@ -176,8 +147,9 @@ def _answers(document: Schema, operation: Schema) -> str:
 # --- examples -------------------------------------------------------------------------------------
 
 
-def _curl(document: Schema, method: str, path: str, operation: Schema) -> str:
-    """To be pasted into a shell: in single quotes nothing is special but the quote itself."""
+def _examples(document: Schema, method: str, path: str, operation: Schema) -> str:
+    """A request to be pasted into a shell, where in single quotes nothing is special but the quote
+    itself; and the first good answer."""
     url = document["servers"][0]["url"] + path
     for parameter in operation.get("parameters", ()):
         if parameter["in"] == "path":
@@ -190,20 +162,18 @@ def _curl(document: Schema, method: str, path: str, operation: Schema) -> str:
         lines.append(f"-H {quoted(f'Content-Type: {media_type}')}")
         file = "--data-binary @contacts" + ("." + media_type.rpartition("/")[2])
         lines.append(f"-d {quoted(_written(media['example']))}" if "example" in media else file)
-    return " \\\n  ".join(lines)
+    answers = (
+        _example(f"Response {status}", _written(media["example"]))
+        for status, answer in operation["responses"].items()
+        for media in answer.get("content", {}).values()
+        if status < "300" and "example" in media
+    )
+    curl = " \\\n  ".join(lines)
+    return f"{_example('Request', curl)}\n{next(answers, '')}"
 
 
 def quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
-
-
-def _shown(operation: Schema) -> Iterator[str]:
-    """The first good answer."""
-    for status, answer in operation["responses"].items():
-        for media in answer.get("content", {}).values():
-            if status < "300" and "example" in media:
-                yield _example(f"Response {status}", _written(media["example"]))
-                return
 
 
 def _example(title: str, text: str) -> str:
@@ -290,10 +260,6 @@ WORDS: Mapping[str, str] = {"string": "text", "integer": "whole number", "boolea
 
 
 # --- words ----------------------------------------------------------------------------------------
-
-
-def _method(method: str) -> str:
-    return f'<span class="method {method}">{method.upper()}</span>'
 
 
 def _prose(text: str) -> str:

@@ -61,6 +61,13 @@ BUSY = (
 )
 
 
+class _Config(Config):
+    keep_alive_max_requests = 1_000_000
+    shutdown_timeout = CLOSING_SECONDS
+    include_server_header = False
+    errorlog = logging.getLogger("hypercorn.error")
+
+
 async def serve(
     app: ASGIApp,
     settings: Settings,
@@ -75,7 +82,7 @@ async def serve(
     hypercorn's own `serve` resets connections that were accepted just before the end.
     """
     listener = _start_listening(listener or bound(settings.host, settings.port))
-    config, loop = _config(), asyncio.get_running_loop()
+    config, loop = _Config(), asyncio.get_running_loop()
     wrapped = wrap_app(cast(ASGIFramework, app), config.wsgi_max_body_size, "asgi")
     state: LifespanState = {}
     lifespan = Lifespan(wrapped, config, loop, state)
@@ -161,12 +168,20 @@ class _Acceptor:
             return False
         self._shortage.worked()
         connection = Connection(self._service, subscriber(address[0]))
-        if not self._connections.admit(connection):
-            self._turn_away(sock)
-            return True
-        task = asyncio.create_task(self._serve(connection, sock))
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        if self._connections.admit(connection):
+            work, running = self._serve(connection, sock), self.tasks
+        else:
+            sock.setblocking(False)
+            with suppress(OSError):
+                sock.send(BUSY)
+                sock.shutdown(socket.SHUT_WR)
+            if len(self.refusing) >= MOST_TURNED_AWAY:
+                sock.close()
+                return True
+            work, running = _discard(sock), self.refusing
+        task = asyncio.create_task(work)
+        running.add(task)
+        task.add_done_callback(running.discard)
         return True
 
     def _rest(self, seconds: float, then: int = 0) -> None:
@@ -178,18 +193,6 @@ class _Acceptor:
         if self._listener.fileno() >= 0:
             self.open()
             self._accept(accept)
-
-    def _turn_away(self, sock: socket.socket) -> None:
-        sock.setblocking(False)
-        with suppress(OSError):
-            sock.send(BUSY)
-            sock.shutdown(socket.SHUT_WR)
-        if len(self.refusing) >= MOST_TURNED_AWAY:
-            sock.close()
-            return
-        task = asyncio.create_task(_discard(sock))
-        self.refusing.add(task)
-        task.add_done_callback(self.refusing.discard)
 
     async def _serve(self, connection: Connection, sock: socket.socket) -> None:
         try:
@@ -260,12 +263,3 @@ def _no_address(host: str, port: int, error: OSError) -> ConfigError:
     return ConfigError(
         f"HOST and PORT must be an address that is free: {host} port {port}: {error.strerror}."
     )
-
-
-def _config() -> Config:
-    config = Config()
-    config.keep_alive_max_requests = 1_000_000
-    config.shutdown_timeout = CLOSING_SECONDS
-    config.include_server_header = False
-    config.errorlog = logging.getLogger("hypercorn.error")
-    return config
