@@ -351,21 +351,17 @@ def within_limits(
     if length > MAX_BYTES:
         large = FieldError(f"{place}/{shape}", f"At most {MAX_BYTES // 1024} KiB of JSON.")
         raise _invalid([*wrong, large])
-    if length > MAX_TEXTS and _texts(body) > MAX_TEXTS:
-        many = FieldError(f"{place}/{shape}", f"At most {MAX_TEXTS:,} texts in all, without names.")
-        raise _invalid([*wrong, many])
-    return text
-
-
-def _texts(body: Json) -> int:
-    count, waiting = 0, [body]
-    while waiting:
+    texts, waiting = 0, [body]
+    while waiting and length > MAX_TEXTS:  # a shorter one has not so many
         value = waiting.pop()
         if isinstance(value, dict | list):
             waiting += value.values() if isinstance(value, dict) else value
         else:
-            count += isinstance(value, str)
-    return count
+            texts += isinstance(value, str)
+    if texts > MAX_TEXTS:
+        many = FieldError(f"{place}/{shape}", f"At most {MAX_TEXTS:,} texts in all, without names.")
+        raise _invalid([*wrong, many])
+    return text
 
 
 def _found(compiled: checking.Compiled, *, kept: bool) -> list[Finding]:

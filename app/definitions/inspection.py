@@ -65,7 +65,12 @@ def find_static(
     found = [*_of_templates(compiled.templates, known), *lint.unseen(_defaults(trigger), bodies)]
     parts = _sound(compiled)
     found += [_footer_added(mark.pointer) for mark in _marketing(parts, known) if mark.is_unmarked]
-    found += _adding_its_trigger(trigger, parts)
+    own_tag = trigger.get("tag") if trigger["source"] == "tag_added" else None
+    for part in parts:
+        tag = part.node.config.get("tag")
+        if own_tag and part.node.kind == "add_tag" and tag and tag.source.strip() == own_tag:
+            message = "This tag is what starts a run: should the contact lose it, it begins again."
+            found.append(warning("tag_starts_again", f"{part.config_pointer}/tag", message))
     templates = {
         id: [path for _, path in content.reads(template["channel"], template["content"])]
         for id, template in known.items()
@@ -89,15 +94,6 @@ def _sound(compiled: check.Compiled) -> Sequence[Part]:
         return compiled.parts if compiled.program is not None else ()
     broken = check.places(finding for finding in compiled.findings if finding.draft)
     return [part for part in compiled.parts if part.config_pointer not in broken]
-
-
-def _adding_its_trigger(trigger: Mapping[str, Json], parts: Iterable[Part]) -> Iterator[Finding]:
-    wanted = trigger.get("tag") if trigger["source"] == "tag_added" else None
-    for part in parts:
-        tag = part.node.config.get("tag")
-        if wanted and part.node.kind == "add_tag" and tag and tag.source.strip() == wanted:
-            message = "This tag is what starts a run: should the contact lose it, it begins again."
-            yield warning("tag_starts_again", f"{part.config_pointer}/tag", message)
 
 
 def _defaults(trigger: Mapping[str, Json]) -> Iterator[Read]:

@@ -94,24 +94,23 @@ def renamed(shape: str, body: Json, rename: Rename) -> Json:
     nodes = body.get("nodes") if isinstance(body, dict) else None
     if not isinstance(nodes, list):
         return body
-    drawn = [_node(node, f"/graph/nodes/{index}", rename) for index, node in enumerate(nodes)]
+    drawn: list[Json] = []
+    for place, node in enumerate(nodes):
+        if not isinstance(node, dict) or not isinstance(node.get("data"), dict):
+            drawn.append(node)
+            continue
+        at = f"/graph/nodes/{place}/data"
+        data = {  # its cases, or what it waits for, are a list
+            name: [
+                _named(each, f"{at}/{name}/{index}", rename) if isinstance(each, dict) else each
+                for index, each in enumerate(one)
+            ]
+            if name in FORKS and isinstance(one, list)
+            else one
+            for name, one in _named(node["data"], at, rename).items()
+        }
+        drawn.append({**node, "data": data})
     return {**body, "nodes": drawn}
-
-
-def _node(node: Json, at: str, rename: Rename) -> Json:
-    if not isinstance(node, dict) or not isinstance(node.get("data"), dict):
-        return node
-    at = f"{at}/data"
-    data = {  # its cases, or what it waits for, are a list
-        name: [
-            _named(each, f"{at}/{name}/{index}", rename) if isinstance(each, dict) else each
-            for index, each in enumerate(one)
-        ]
-        if name in FORKS and isinstance(one, list)
-        else one
-        for name, one in _named(node["data"], at, rename).items()
-    }
-    return {name: data if name == "data" else one for name, one in node.items()}
 
 
 def _named(config: Mapping[str, Json], at: str, rename: Rename) -> dict[str, Json]:
@@ -157,17 +156,19 @@ def _steps(value: Json, at: str, rename: Rename) -> Json:
     """Steps, and those in their arms; whatever else a step holds is data."""
     if not isinstance(value, list):
         return value
-    return [
-        _step(step, f"{at}/{index}", rename) if isinstance(step, dict) else step
-        for index, step in enumerate(value)
-    ]
-
-
-def _step(step: Mapping[str, Json], at: str, rename: Rename) -> dict[str, Json]:
-    return {
-        name: one if name == "body" else _steps(one, at + document.pointer(name), rename)
-        for name, one in _named(step, at, rename).items()
-    }
+    steps: list[Json] = []
+    for index, step in enumerate(value):
+        if not isinstance(step, dict):
+            steps.append(step)
+            continue
+        place = f"{at}/{index}"
+        steps.append(
+            {
+                name: one if name == "body" else _steps(one, place + document.pointer(name), rename)
+                for name, one in _named(step, place, rename).items()
+            }
+        )
+    return steps
 
 
 def mentions(shape: str, body: Json) -> list[Mention]:
@@ -195,27 +196,24 @@ def given(case: Json, rename: Rename) -> Json:
     segments."""
     if not isinstance(case, dict):
         return case
-    return {
-        name: _answers(one, rename)
-        if name == "contact"
-        else [_event(each, rename) for each in one]
-        if name == "events" and isinstance(one, list)
-        else one
-        for name, one in case.items()
-    }
-
-
-def _event(event: Json, rename: Rename) -> Json:
-    if not isinstance(event, dict):
-        return event
-    return {
-        name: _answers(one, rename)
-        if name == "contact"
-        else rename(Mention(name, one, ""))
-        if name in SEGMENTS and isinstance(one, str)
-        else one
-        for name, one in event.items()
-    }
+    renamed = {**case}
+    if "contact" in case:
+        renamed["contact"] = _answers(case["contact"], rename)
+    if isinstance(case.get("events"), list):
+        renamed["events"] = [
+            {
+                name: _answers(one, rename)
+                if name == "contact"
+                else rename(Mention(name, one, ""))
+                if name in SEGMENTS and isinstance(one, str)
+                else one
+                for name, one in event.items()
+            }
+            if isinstance(event, dict)
+            else event
+            for event in case["events"]
+        ]
+    return renamed
 
 
 def _answers(contact: Json, rename: Rename) -> Json:

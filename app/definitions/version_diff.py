@@ -34,16 +34,21 @@ def of(
     """The changes since `before`, a trigger and a body as it is stored. Another credential is a
     change, and is masked."""
     one, other = _seen(shape, before[1]), _seen(shape, after[1])
+    changed = []
+    for id in [id for id in other.kinds if id in one.kinds]:
+        # Of another kind under the same id, its type too.
+        members = _changed({"type": one.kinds[id]}, {"type": other.kinds[id]})
+        was, is_now = one.shown[id], other.shown[id]
+        for name in _changed(one.members[id], other.members[id]):
+            members[name] = [was.get(name), is_now.get(name)]
+        if members:
+            changed.append({**_node(id, other), "members": members})
     return {
         "trigger": _changed(before[0], after[0]),
         "nodes": {
             "added": [_node(id, other) for id in other.kinds if id not in one.kinds],
             "removed": [_node(id, one) for id in one.kinds if id not in other.kinds],
-            "changed": [
-                {**_node(id, other), "members": members}
-                for id in other.kinds
-                if id in one.kinds and (members := _of_node(id, one, other))
-            ],
+            "changed": changed,
         },
         "edges": {
             "added": [_edge(edge) for edge in sorted(other.edges - one.edges)],
@@ -87,14 +92,6 @@ def _members(shape: check.Shape, body: Json, part: Part) -> dict[str, Json]:
     if kind.fork and isinstance(members.get(kind.fork), list):
         members[kind.fork] = [without_steps(item) for item in members[kind.fork]]
     return members
-
-
-def _of_node(id: str, one: _Seen, other: _Seen) -> dict[str, list[Json]]:
-    """Its members that differ; of another kind under the same id, its type too."""
-    kinds = _changed({"type": one.kinds[id]}, {"type": other.kinds[id]})
-    changed = _changed(one.members[id], other.members[id])
-    before, after = one.shown[id], other.shown[id]
-    return {**kinds, **{name: [before.get(name), after.get(name)] for name in changed}}
 
 
 def _changed(before: Mapping[str, Json], after: Mapping[str, Json]) -> dict[str, list[Json]]:

@@ -104,24 +104,26 @@ def _compared(one: Comparison) -> Iterator[str]:
 
 def timed(condition: Condition, others: Mapping[str, Condition]) -> list[Condition]:
     """The parts whose answers time alone may change."""
-    return [part for part in _parts(condition, others) if _is_timed(part)]
+    found: list[Condition] = []
+    for part in _parts(condition, others):
+        match part:
+            case Did():
+                is_timed = part.within is not None or bool(timed_within(part.match))
+            case Got():
+                is_timed = part.within is not None
+            case Comparison():
+                is_timed = part.op == "within_last" and part.path.segments[0] == "contact"
+            case _:
+                is_timed = False
+        if is_timed:
+            found.append(part)
+    return found
 
 
 def looks_back(condition: Condition, others: Mapping[str, Condition]) -> int:
     """How often it goes through what has become of a contact."""
     asked = (part for part in _parts(condition, others) if isinstance(part, Did | Got | Went))
     return sum(part.comparisons() for part in asked)
-
-
-def _is_timed(part: Condition) -> bool:
-    match part:
-        case Did():
-            return part.within is not None or bool(timed_within(part.match))
-        case Got():
-            return part.within is not None
-        case Comparison():
-            return part.op == "within_last" and part.path.segments[0] == "contact"
-    return False
 
 
 def timed_within(match: Condition | None) -> list[Comparison]:
@@ -134,24 +136,13 @@ def next_flip(
     condition: Condition, others: Mapping[str, Condition], facts: Facts
 ) -> datetime | None:
     """The earliest moment after now at which the answer may be another one."""
-    now = facts["now"]
-    found = (
-        _flip(moment, within, now)
-        for part in _parts(condition, others)
-        for moment, within in _moments(part, facts)
-    )
-    return min((flip for flip in found if flip is not None), default=None)
-
-
-def _flip(moment: datetime, within: timedelta, now: datetime) -> datetime | None:
-    """When it enters or leaves the window that ends now."""
-    if moment > now:
-        return moment
-    try:
-        left = moment + within + TICK
-    except OverflowError:
-        return None
-    return left if left > now else None
+    flips: list[datetime] = []
+    for part in _parts(condition, others):
+        for moment, within in _moments(part, facts):
+            flips.append(moment)  # it enters the window that ends now
+            with suppress(OverflowError):
+                flips.append(moment + within + TICK)  # and leaves it
+    return min((flip for flip in flips if flip > facts["now"]), default=None)
 
 
 def _moments(part: Condition, facts: Facts) -> Iterator[tuple[datetime, timedelta]]:

@@ -40,19 +40,13 @@ _TWO_MARKS = "\u0f73\u0f75\u0f81"
 def composed(text: str) -> str:
     """The text in Unicode's NFC; as it is where some letter has more marks than any that is
     written."""
-    if any(_are_many(found[0]) for found in _PERHAPS_MARKS.finditer(text)):
-        return text
+    for signs in _PERHAPS_MARKS.finditer(text):
+        count = 0  # of the marks of one letter
+        for one in signs[0]:
+            count = count + 1 if unicodedata.combining(one) or one in _TWO_MARKS else 0
+            if count > MOST_MARKS:
+                return text
     return unicodedata.normalize("NFC", text)
-
-
-def _are_many(signs: str) -> bool:
-    """Whether too many of them are marks of one letter."""
-    count = 0
-    for one in signs:
-        count = count + 1 if unicodedata.combining(one) or one in _TWO_MARKS else 0
-        if count > MOST_MARKS:
-            return True
-    return False
 
 
 def is_storable(text: str) -> bool:

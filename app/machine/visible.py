@@ -70,7 +70,7 @@ def _shown(markup: str) -> Iterator[tuple[str, str]]:
     hidden: list[tuple[str, bool]] = []  # the elements that are open, and whether they hide
     names: Counter[str] = Counter()
     hiding, href = 0, ""
-    for kind, text, attributes in _in_time(_pieces(markup)):
+    for kind, text, attributes in _pieces(markup):
         if kind == "text":
             if not hiding:
                 yield unescaped(text), href
@@ -95,17 +95,13 @@ def _shown(markup: str) -> Iterator[tuple[str, str]]:
                     break
 
 
-def _in_time(pieces: Iterator[Piece]) -> Iterator[Piece]:
+def _pieces(markup: str) -> Iterator[Piece]:
     """Raises Exceeded where the work may not take long."""
-    for count, piece in enumerate(pieces):
+    position = count = 0
+    while (opening := markup.find("<", position)) >= 0:
         if count % PIECES == 0:
             effort.is_exhausted()
-        yield piece
-
-
-def _pieces(markup: str) -> Iterator[Piece]:
-    position = 0
-    while (opening := markup.find("<", position)) >= 0:
+        count += 1
         if opening > position:
             yield "text", markup[position:opening], {}
         if markup.startswith("<!--", opening):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -123,18 +123,14 @@ def _summary(kind: str, config: Json, names: Mapping[str, str]) -> str:
     for label_path in kind_styles.of(kind).label_paths:
         found = path.parse(label_path).find(config)
         if found is not path.MISSING and found:
-            words = _words(found)
+            if isinstance(found, Mapping):
+                words = ", ".join(found)
+            elif isinstance(found, list | tuple):
+                words = ", ".join(map(document.text, found))
+            else:
+                words = document.text(found)
             if label_path == "url":
                 # Without its password, and without the query, where people put keys.
                 words = re.sub(r"//[^/]*@", "//", words.partition("?")[0])
             return names.get(words, words)
     return ""
-
-
-def _words(value: Json) -> str:
-    """Text as it is, the names of an object's members, a list's words in a row."""
-    if isinstance(value, Mapping):
-        return ", ".join(value)
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(document.text(item) for item in value)
-    return document.text(value)
