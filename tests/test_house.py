@@ -189,7 +189,7 @@ def test_in_the_other_walks_each_definition_is_named_by_one_before_it() -> None:
     ("lists", "length", "sentence"),
     [
         (2, 20, "that is twenty from the webhook"),
-        (3, 32, "with the next list thirty-two until the message is SENT"),
+        (3, 31, "with the next list thirty-one until the message is SENT"),
     ],
 )
 def test_the_way_of_a_message_is_as_long_as_the_architecture_says(

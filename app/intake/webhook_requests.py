@@ -11,7 +11,8 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -171,18 +172,13 @@ def is_reserialised(body: bytes, is_right: Callable[[bytes], bool]) -> bool:
         value = orjson.loads(body)
     except (document.MalformedJson, orjson.JSONDecodeError):
         return False
-    return any(is_right(other) for other in _rewritten(body, value))
-
-
-def _rewritten(body: bytes, value: Any) -> Iterator[bytes]:
-    yield body.strip()
-    yield body.strip() + b"\n"
+    rewritten = [body.strip(), body.strip() + b"\n"]
     for layout in _LAYOUTS:
         for ascii_only in (True, False):
-            try:
-                yield json.dumps(value, ensure_ascii=ascii_only, **layout).encode()
-            except (UnicodeEncodeError, RecursionError):
-                continue
+            with suppress(UnicodeEncodeError, RecursionError):
+                written = json.dumps(value, ensure_ascii=ascii_only, **layout)
+                rewritten.append(written.encode())
+    return any(map(is_right, rewritten))
 
 
 _LAYOUTS: Sequence[Mapping[str, Any]] = (

@@ -23,7 +23,6 @@ from app.database import pipelining
 from app.database.db import Handle
 from app.errors import CommitUnknown
 from app.jobs import leases
-from app.jobs.leases import Lease
 from app.machine import document
 from app.machine.reasons import Reason
 from app.messages import (
@@ -56,11 +55,19 @@ async def deliver(process: Process, job: Job) -> None:
     """Send the claimed message, or settle what its last sender left behind."""
     async with process.lease(job) as lease:
         sending = await lease.until_known(partial(_intent_of, process, job))
-        if sending is not None:
-            outcome = (sending, await _call(sending, lease))
-            await leases.until_recorded(
-                lambda: process.batches.run(record_some, process, outcome), job
-            )
+        if sending is None:
+            return
+        result: Receipt | SendError = OVERSLEPT
+        if lease.is_held:
+            # It is kept while the provider takes its time, at the end of data perhaps ten minutes;
+            # should it be lost, the call is cut off, and the channel knows how far it was.
+            result = await lease.over(_send(sending.channel, sending.message)) or CUT_OFF
+        if sending.is_second and isinstance(result, SendError) and result.outcome == "not_accepted":
+            # Which says nothing about the first call.
+            detail = f"{LOST} Asked again: {result.detail}"
+            result = SendError("unknown", Reason.WORKER_LOST, detail)
+        outcome = (sending, result)
+        await leases.until_recorded(lambda: process.batches.run(record_some, process, outcome), job)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,19 +290,6 @@ async def _ask_again(process: Process, db: Handle, job: Job, row: HeldMessage) -
     tries = row.tries + 1
     await settling.note(db, row, asking, channel=prepared.channel, tries=tries)
     return Sending(job, row, prepared.message, prepared.channel, tries, is_second=True)
-
-
-async def _call(sending: Sending, lease: Lease) -> Receipt | SendError:
-    """The provider's answer. The lease is kept while it takes its time, at the end of data perhaps
-    ten minutes; should it be lost, the call is cut off, and the channel knows how far it was."""
-    if lease.is_held:
-        result = await lease.over(_send(sending.channel, sending.message)) or CUT_OFF
-    else:
-        result = OVERSLEPT
-    if sending.is_second and isinstance(result, SendError) and result.outcome == "not_accepted":
-        # Which says nothing about the first call.
-        return SendError("unknown", Reason.WORKER_LOST, f"{LOST} Asked again: {result.detail}")
-    return result
 
 
 async def _send(channel: Channel, message: Message) -> Receipt | SendError:

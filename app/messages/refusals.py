@@ -95,10 +95,16 @@ async def judge(db: Handle, outcomes: Sequence[CallOutcome]) -> JudgedRefusals:
             tallies[outcome.provider].add(outcome)
     for provider, tally in sorted(tallies.items(), key=lambda one: one[0]):
         await _judge(db, _key(provider), tally)
-    results = [
-        result if provider is None else _as_judged(result, tallies[provider])
-        for provider, result, *_ in outcomes
-    ]
+    results: list[Result] = []
+    for outcome in outcomes:
+        result = outcome.result
+        if outcome.provider is not None and isinstance(result, SendError):
+            tally = tallies[outcome.provider]
+            if _is_refusal(result) and (tally.is_refusing or tally.refuses_too_many):
+                result = SendError("not_accepted", Reason.RECIPIENTS_REFUSED, result.detail)
+            elif result.by_policy and tally.throttles:
+                result = SendError("not_accepted", Reason.PROVIDER_THROTTLED, result.detail)
+        results.append(result)
     return JudgedRefusals(results, tallies)
 
 
@@ -148,16 +154,6 @@ def _warn(key: Mapping[str, str], figures: Mapping[str, int]) -> None:
 
 def _is_refusal(result: Result) -> bool:
     return isinstance(result, SendError) and result.code in REFUSED
-
-
-def _as_judged(result: Result, tally: Tally) -> Result:
-    if not isinstance(result, SendError):
-        return result
-    if _is_refusal(result) and (tally.is_refusing or tally.refuses_too_many):
-        return SendError("not_accepted", Reason.RECIPIENTS_REFUSED, result.detail)
-    if result.by_policy and tally.throttles:
-        return SendError("not_accepted", Reason.PROVIDER_THROTTLED, result.detail)
-    return result
 
 
 async def remember(

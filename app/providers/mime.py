@@ -154,17 +154,7 @@ def _line(what: str, value: str) -> str:
         raise SendError(
             "rejected", "template_error", f"The {what} has more than {LONGEST_VALUE:,} characters."
         )
-    if any(_UNPRINTABLE.search(text) for text in (value, *_read_words(value))):
-        raise SendError(
-            "rejected",
-            "template_error",
-            f"The {what} has a line break or another control character in it: take it out of the"
-            " template, or out of the value that the template prints.",
-        )
-    return value
-
-
-def _read_words(value: str) -> Iterator[str]:
+    readings = [value]
     for charset, encoding, payload in _ENCODED_WORD.findall(value):
         octets = payload.encode("utf-8", "replace")
         try:
@@ -173,9 +163,18 @@ def _read_words(value: str) -> Iterator[str]:
                 if encoding in "bB"
                 else binascii.a2b_qp(octets, header=True)
             )
-            yield octets.decode("latin-1" if "escape" in charset.lower() else charset, "replace")
+            known = "latin-1" if "escape" in charset.lower() else charset
+            readings.append(octets.decode(known, "replace"))
         except (LookupError, ValueError):  # not a charset, or not in it: take what is there
-            yield octets.decode("latin-1")
+            readings.append(octets.decode("latin-1"))
+    if any(map(_UNPRINTABLE.search, readings)):
+        raise SendError(
+            "rejected",
+            "template_error",
+            f"The {what} has a line break or another control character in it: take it out of the"
+            " template, or out of the value that the template prints.",
+        )
+    return value
 
 
 def _plain(name: str, value: str) -> Field:

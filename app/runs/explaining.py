@@ -352,29 +352,23 @@ async def _of_definition(
     elif given_up := await explaining_occasions.given_up(db, question.workspace_id, definition):
         more.append(Explained(now, Explanation.GIVEN_UP, id, given_up))
     if all(one.code is Explanation.REFUSED_UNREADABLE for one in found):
-        detail = await _nothing_came(db, question, definition.trigger_config)
+        trigger = definition.trigger_config
+        named = trigger.get("segmentId") or ""
+        whose = {"workspace_id": question.workspace_id, "id": named}
+        segment = await segments.by_id(db, **whose) if named else None
+        words = {
+            **dict.fromkeys(("tag", "name", "field"), ""),
+            **trigger,
+            "since": f" after {document.text(question.since)}" if question.since else "",
+            "segment": named if segment is None else segment.name,
+            "grace": explaining_occasions.spelled(occasions.grace(trigger)),
+        }
+        detail = NOTHING_CAME[trigger["source"]].format_map(words)
         more.append(Explained(now, Explanation.NO_EVENT, id, detail))
     bound = await _known_since(process, db, question, definition)
     if (question.since or definition.created_at) < bound:
         more.append(Explained(bound, Explanation.NOT_KNOWN_BEFORE, id))
     return more
-
-
-async def _nothing_came(db: Handle, question: Question, trigger: Mapping[str, Any]) -> str:
-    """A sentence, in the words of the trigger."""
-    named = trigger.get("segmentId") or ""
-    whose = {"workspace_id": question.workspace_id, "id": named}
-    segment = await segments.by_id(db, **whose) if named else None
-    words = {
-        "tag": "",
-        "name": "",
-        "field": "",
-        **trigger,
-        "since": f" after {document.text(question.since)}" if question.since else "",
-        "segment": named if segment is None else segment.name,
-        "grace": explaining_occasions.spelled(occasions.grace(trigger)),
-    }
-    return NOTHING_CAME[trigger["source"]].format_map(words)
 
 
 async def _known_since(

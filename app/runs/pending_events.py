@@ -45,11 +45,29 @@ async def load(db: Handle, run: HeldRun) -> PendingEvents:
             at = datetime.fromisoformat(until)  # a run may be woken before
             return PendingEvents([Woken()] if at <= await db.now() else [], at)
         case {"kind": "delivery", "messageId": message_id}:
-            end = await _delivered(db, run.workspace_id, message_id)
-            return PendingEvents([end] if end else [])
+            outcome = await messages.outcome(db, workspace_id=run.workspace_id, id=message_id)
+            if outcome is None:  # removed for its age before; nor can it be sent again
+                gone = Delivered("UNKNOWN", message_id, number=MOST_ATTEMPTS, detail=REMOVED)
+                return PendingEvents([gone])
+            if outcome.status not in settling.ENDED:
+                return PendingEvents([])
+            delivered = Delivered(
+                status=settling.ENDED[outcome.status],
+                message_id=message_id,
+                number=outcome.number,
+                code=outcome.reason_code,
+                detail=outcome.reason_detail,
+                missing=composing.missing(outcome.events),
+            )
+            return PendingEvents([delivered])
         case {"kind": "http", "callId": call_id}:
-            answer = await _answered(db, run.workspace_id, call_id)
-            return PendingEvents([answer] if answer else [])
+            # The answer leaves its call and enters the run, in one transaction.
+            call = await calls.take(db, workspace_id=run.workspace_id, id=call_id)
+            if call is None:
+                return PendingEvents([])
+            answer = document.parse(call.answer.encode()) if call.answer else {"status": None}
+            code, detail = call.reason_code, call.reason_detail
+            return PendingEvents([Answered(**answer, tries=call.tries, code=code, detail=detail)])
         case {"kind": "event"}:
             return await _contact_events(db, run, awaited)
         case _:
@@ -63,44 +81,20 @@ async def _contact_events(db: Handle, run: HeldRun, waiting: Mapping[str, Any]) 
     signals = await contact_events.take_signals(
         db, workspace_id=run.workspace_id, run_id=run.id, limit=SIGNALS
     )
-    events = [_event_of(signal) for signal in signals if until is None or signal.at <= until]
+    events: list[Event] = []
+    for signal in signals:
+        if until is not None and signal.at > until:
+            continue
+        if signal.id.startswith(segment_changes.MOVED):
+            events.append(Moved(signal.id, signal.at))
+        elif signal.name is None or signal.properties is None:
+            events.append(Changed())
+        else:
+            properties = document.parse(signal.properties.encode())
+            events.append(Happened(signal.name, properties, signal.at))
     now = await db.now()
     if len(signals) == SIGNALS:
         return PendingEvents(events, now)
     if until is not None and until <= now:
         events.append(Woken())
     return PendingEvents(events, until)
-
-
-def _event_of(signal: contact_events.Signal) -> Event:
-    if signal.id.startswith(segment_changes.MOVED):
-        return Moved(signal.id, signal.at)
-    if signal.name is None or signal.properties is None:
-        return Changed()
-    properties = document.parse(signal.properties.encode())
-    return Happened(signal.name, properties, signal.at)
-
-
-async def _delivered(db: Handle, workspace_id: str, message_id: str) -> Delivered | None:
-    outcome = await messages.outcome(db, workspace_id=workspace_id, id=message_id)
-    if outcome is None:  # removed for its age before the run was moved; nor can it be sent again
-        return Delivered("UNKNOWN", message_id, number=MOST_ATTEMPTS, detail=REMOVED)
-    if outcome.status not in settling.ENDED:
-        return None
-    return Delivered(
-        status=settling.ENDED[outcome.status],
-        message_id=message_id,
-        number=outcome.number,
-        code=outcome.reason_code,
-        detail=outcome.reason_detail,
-        missing=composing.missing(outcome.events),
-    )
-
-
-async def _answered(db: Handle, workspace_id: str, call_id: str) -> Answered | None:
-    """The answer leaves its call and enters the run, in one transaction."""
-    call = await calls.take(db, workspace_id=workspace_id, id=call_id)
-    if call is None:
-        return None
-    answer = document.parse(call.answer.encode()) if call.answer else {"status": None}
-    return Answered(**answer, tries=call.tries, code=call.reason_code, detail=call.reason_detail)
