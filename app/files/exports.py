@@ -14,7 +14,6 @@ from app.machine.content import CHANNELS
 from app.machine.program import Json
 from app.process import Process
 from app.store import consent_events, contact_lists, contacts, searches, topics
-from app.store.consent_events import ConsentEvent
 
 PAGE = 200
 METADATA_COLUMNS = 500
@@ -83,24 +82,22 @@ async def as_json_lines(
             consents = await consent_events.of_contacts(
                 db, workspace_id=workspace_id, contact_ids=ids
             )
-        yield sheets.json_lines(
-            [
-                {**contact, "consents": [_consent(one) for one in consents[contact["id"]]]}
-                for contact in some
+        lines = []
+        for contact in some:
+            shown = [
+                {
+                    "channel": one.channel,
+                    "topicId": one.topic_id,
+                    "change": one.kind,
+                    "reason": one.reason,
+                    "source": one.source,
+                    "evidence": one.evidence,
+                    "at": one.at,
+                }
+                for one in consents[contact["id"]]
             ]
-        )
-
-
-def _consent(one: ConsentEvent) -> dict[str, Json]:
-    return {
-        "channel": one.channel,
-        "topicId": one.topic_id,
-        "change": one.kind,
-        "reason": one.reason,
-        "source": one.source,
-        "evidence": one.evidence,
-        "at": one.at,
-    }
+            lines.append({**contact, "consents": shown})
+        yield sheets.json_lines(lines)
 
 
 class TooManyColumns(Exception):
