@@ -22,7 +22,7 @@ TYPED = re.compile(r"\bapi\.(GET|POST|PUT|PATCH|DELETE)\(\s*'([^']+)'")
 # By what carries a path that the generated client does not: its method is said elsewhere.
 PLAIN = re.compile(r"\b(?:ask|at|begin|download|exactly|post|raw)(?:<[^>]*>)?\(\s*['`](/[^'`]*)")
 # A path of both shapes of definitions.
-OF_BOTH = re.compile(r"`/\$\{of\}([^`]*)`")
+OF_BOTH = re.compile(r"`/\$\{(?:of|kind)\}([^`]*)`")
 MENTIONED = re.compile(
     r"\b((?:GET|POST|PUT|PATCH|DELETE)(?:, (?:GET|POST|PUT|PATCH|DELETE))*) `(/[^`]*)`"
 )

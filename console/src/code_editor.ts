@@ -1,4 +1,4 @@
-// CodeMirror, in a chunk of its own. It lives in a shadow root, which adopts its style sheets: into a document it would insert `<style>`, which the policy blocks.
+// CodeMirror, in a chunk of its own and in a shadow root: decision 0223 says why.
 import { defaultKeymap, history, historyKeymap, indentWithTab, redo } from '@codemirror/commands'
 import { html } from '@codemirror/lang-html'
 import { syntaxHighlighting } from '@codemirror/language'
@@ -46,7 +46,7 @@ export interface CodeEditor {
 
 const ESCAPE_MS = 60_000 // in which Tab leaves the editor after Escape, unless another key is pressed
 
-// --- colours ----------------------------------------------------------------------------------------
+// --- colours ---
 
 /** Classes of what the parsers mark; the names are those of @lezer/highlight. */
 const CLASSES: Record<string, string> = {
@@ -128,7 +128,7 @@ const theme = EditorView.theme({
   '.remark.error': { boxShadow: 'inset .25rem 0 var(--bad)' },
 })
 
-// --- findings ---------------------------------------------------------------------------------------
+// --- findings ---
 
 const remarked = StateEffect.define<readonly Remark[]>()
 const remarks = StateField.define<DecorationSet>({
@@ -154,7 +154,7 @@ const remarks = StateField.define<DecorationSet>({
   provide: field => EditorView.decorations.from(field),
 })
 
-// --- typing -----------------------------------------------------------------------------------------
+// --- typing ---
 
 /** Text over a selection. Chromium by itself would keep the colours of what it replaces by `style` attributes, which the policy blocks. */
 const typing = EditorView.domEventHandlers({
@@ -185,7 +185,7 @@ const typing = EditorView.domEventHandlers({
   },
 })
 
-// --- the editor -------------------------------------------------------------------------------------
+// --- the editor ---
 
 /** The part of a text in which it differs from another, and what stands there in the other. */
 function difference(old: string, next: string): { from: number; to: number; insert: string } {

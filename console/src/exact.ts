@@ -28,6 +28,8 @@ export function tried<T, Other>(work: () => T, other: Other): T | Other {
 
 /** For a box: a text as it is, all else as JSON, which numbers that keep their digits have alone. */
 export const textOf = (value: unknown): string => (typeof value === 'string' ? value : (JSON.stringify(value) ?? ''))
+/** As JSON that people read. */
+export const pretty = (value: unknown): string => JSON.stringify(value, null, 2)
 /** To reckon with; what is no number is none. */
 export const numberOf = (value: unknown): number => (isNumber(value) ? Number(JSON.stringify(value)) : 0)
 

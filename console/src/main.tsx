@@ -31,7 +31,7 @@ import { Message, Messages } from './screens/messages'
 import { Request } from './screens/requests'
 import { Run, Runs } from './screens/runs'
 
-// Chunks of their own: who does not look at contacts, edit flows or templates, write to many, import, look at the sandbox, change settings, or run the service, does not load them.
+// Chunks of their own, which are loaded once one of their screens is opened.
 const knowing = () => import('./screens/contacts')
 const editing = () => import('./flow/editor')
 const comparing = () => import('./flow/versions')
@@ -228,7 +228,7 @@ function Safe({ children }: { children: preact.ComponentChildren }) {
 
 function Account({ me }: { me: Schemas['Me'] }) {
   const { path } = useLocation()
-  const mine = useListed(cursor => got(api.GET('/workspaces', { params: { query: page(cursor) } })), [])
+  const mine = useListed(cursor => got(api.GET('/workspaces', page(cursor))), [])
   const act = useAct()
   const all = mine.rows ?? []
   return (

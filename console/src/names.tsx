@@ -1,7 +1,7 @@
-// Names for ids: of flows, looked up once per tab, and of contacts, by each page anew; and what a form offers to choose from.
+// Names for ids, and what a form offers to choose from.
 import { useMemo, useRef } from 'preact/hooks'
 import { api, byId, got, type Schemas } from './api'
-import { asRefusal, useListed, useLoaded, useOnce, type Listed, type Page } from './data'
+import { asRefusal, useListed, useLoaded, useOnce, type Listed } from './data'
 import { Refusal } from './session'
 import { Field, Link, Section, Shown, type Column } from './ui'
 
@@ -19,7 +19,9 @@ export type FlowName = {
 type Named = { id: string; name: string }
 
 /** One of a list that is shown whole, or nearly so. */
-export const page = (cursor?: string) => ({ cursor, limit: 200 })
+export const page = <More extends object>(cursor?: string, more?: More) => ({
+  params: { query: { cursor, limit: 200, ...more } },
+})
 
 /** Two lists in one, newest first, as far back as both are known. */
 export function merged<T extends { createdAt: string }>(one: Listed<T>, other: Listed<T>): Listed<T> {
@@ -61,36 +63,31 @@ export interface FlowFilters {
 
 /** The flows of the workspace, of both shapes. */
 export function useFlows(filters: FlowFilters = {}): Listed<FlowName> {
-  const of = <T,>(kind: Kind, { data, nextCursor }: Page<T>) => ({
-    data: data.map(each => ({ ...each, kind })),
-    nextCursor,
-  })
-  const narrowed = JSON.stringify(filters)
-  const steps = useListed(
-    async cursor =>
-      of('workflows', await got(api.GET('/workflows', { params: { query: { ...page(cursor), ...filters } } }))),
-    ['workflows', narrowed],
-  )
-  const graphs = useListed(
-    async cursor =>
-      of('automations', await got(api.GET('/automations', { params: { query: { ...page(cursor), ...filters } } }))),
-    ['automations', narrowed],
-  )
-  return merged<FlowName>(steps, graphs)
+  const of = (kind: Kind) =>
+    useListed<FlowName>(
+      async cursor => {
+        const { data, nextCursor } = await got(api.GET(`/${kind}`, page(cursor, filters)))
+        return { data: data.map(each => ({ ...each, kind })), nextCursor }
+      },
+      [kind, JSON.stringify(filters)],
+    )
+  return merged(of('workflows'), of('automations'))
 }
 
+/** Of which kind the flow with this id is. */
+export const kindById = (id: string): Kind => (id.startsWith('wfl') ? 'workflows' : 'automations')
+
 async function flow(id: string): Promise<FlowName> {
-  const { trigger, ...found } = await (id.startsWith('wfl')
-    ? got(api.GET('/workflows/{id}', byId(id)))
-    : got(api.GET('/automations/{id}', byId(id))))
-  return { ...found, kind: id.startsWith('wfl') ? 'workflows' : 'automations', triggerSource: trigger.source }
+  const kind = kindById(id)
+  const { trigger, ...found } = await got(api.GET(`/${kind}/{id}`, byId(id)))
+  return { ...found, kind, triggerSource: trigger.source }
 }
 
 const template = (id: string) => got(api.GET('/templates/{id}', byId(id)))
 const segment = (id: string) => got(api.GET('/segments/{id}', byId(id)))
 const broadcast = (id: string) => got(api.GET('/broadcasts/{id}', byId(id)))
 
-// --- what a form offers to choose from --------------------------------------------------------------
+// --- what a form offers to choose from ---
 
 /** With the chosen one, however far down the list it is. */
 function useChosen<T extends Named>(list: Listed<T>, chosen: string, read: (id: string) => Promise<T>): Listed<T> {
@@ -102,19 +99,19 @@ function useChosen<T extends Named>(list: Listed<T>, chosen: string, read: (id: 
 export const useFlowChoice = (chosen = '') => useChosen(useFlows(), chosen, flow)
 export const useTemplates = (chosen = '') =>
   useChosen<Schemas['TemplateSummary']>(
-    useListed(cursor => got(api.GET('/templates', { params: { query: page(cursor) } })), []),
+    useListed(cursor => got(api.GET('/templates', page(cursor))), []),
     chosen,
     template,
   )
 export const useSegments = (chosen = '') =>
   useChosen(
-    useListed(cursor => got(api.GET('/segments', { params: { query: page(cursor) } })), []),
+    useListed(cursor => got(api.GET('/segments', page(cursor))), []),
     chosen,
     segment,
   )
 export const useTopics = (chosen = '') =>
   useChosen(
-    useListed(cursor => got(api.GET('/topics', { params: { query: page(cursor) } })), []),
+    useListed(cursor => got(api.GET('/topics', page(cursor))), []),
     chosen,
     id => got(api.GET('/topics/{id}', byId(id))),
   )
@@ -126,7 +123,7 @@ export const getting = ({ rows }: Listed<Schemas['TopicShape']>, id: string | nu
     : 'Everyone who has not unsubscribed gets this.')
 export const useBroadcasts = (chosen = '') =>
   useChosen<Schemas['BroadcastSummary']>(
-    useListed(cursor => got(api.GET('/broadcasts', { params: { query: page(cursor) } })), []),
+    useListed(cursor => got(api.GET('/broadcasts', page(cursor))), []),
     chosen,
     broadcast,
   )
@@ -178,7 +175,7 @@ export const Names = ({ of }: { of: Used }) => (
 /** As the options of a choice. */
 export const options = (of: Listed<Named>) => (of.rows ?? []).map(each => [each.id, each.name] as const)
 
-// --- names ------------------------------------------------------------------------------------------
+// --- names ---
 
 const far = new Map<string, string>()
 const nameless = (id: string) => (error: unknown) => {
@@ -239,8 +236,7 @@ export const useBroadcastNames = (ids: readonly string[]) => useNames(useBroadca
 export function useSegmentNames(ids: readonly string[]) {
   const isAsked = ids.length > 0
   const list = useListed<Named>(
-    async cursor =>
-      isAsked ? got(api.GET('/segments', { params: { query: page(cursor) } })) : { data: [], nextCursor: null },
+    async cursor => (isAsked ? got(api.GET('/segments', page(cursor))) : { data: [], nextCursor: null }),
     ['names', isAsked],
   )
   return useNames(list, ids, segment)
@@ -282,14 +278,11 @@ export function UsedBy({
                   <FlowLink run={run} names={flows} />
                 </li>
               ))}
-              {begin('bro_').map(each => (
+              {[...begin('bro_'), ...begin('seg_')].map(each => (
                 <li key={each}>
-                  <Link to={`/broadcasts/${each}`}>{broadcasts.get(each) ?? each}</Link>
-                </li>
-              ))}
-              {begin('seg_').map(each => (
-                <li key={each}>
-                  <Link to={`/segments/${each}`}>{segments.get(each) ?? each}</Link>
+                  <Link to={`/${each.startsWith('bro') ? 'broadcasts' : 'segments'}/${each}`}>
+                    {broadcasts.get(each) ?? segments.get(each) ?? each}
+                  </Link>
                 </li>
               ))}
             </ul>

@@ -1,6 +1,6 @@
 // A mail in a frame in which nothing can run, shown once: by a link if it is a message, by a form if it is stored nowhere.
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
-import { api, got } from './api'
+import { api, byId, got } from './api'
 import { useLoaded } from './data'
 import { at } from './session'
 import { Button, Shown } from './ui'
@@ -13,9 +13,7 @@ interface Showing {
 
 async function ask(of: Previewed, remoteImages: boolean): Promise<Showing> {
   if ('messageId' in of)
-    return await got(
-      api.POST('/messages/{id}/previews', { params: { path: { id: of.messageId } }, body: { remoteImages } }),
-    )
+    return await got(api.POST('/messages/{id}/previews', { ...byId(of.messageId), body: { remoteImages } }))
   const sent = new TextEncoder().encode(of.html.replace(/\r\n?|\n/g, '\r\n')) // as the form will
   const sha256 = [...new Uint8Array(await crypto.subtle.digest('SHA-256', sent))]
     .map(byte => byte.toString(16).padStart(2, '0'))

@@ -165,7 +165,7 @@ export const Views = <T extends string>({
   </div>
 )
 
-// --- times, statuses and other small words ----------------------------------------------------------
+// --- times, statuses and other small words ---
 
 const CLOCK = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' })
 const RELATIVE = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto' })
@@ -295,7 +295,7 @@ export function Copy({ text, label = 'Copy' }: { text: string; label?: string })
   )
 }
 
-// --- what was read, and lists of it -----------------------------------------------------------------
+// --- what was read, and lists of it ---
 
 /** In the place of what was not read yet: that it is being read, or why it was not. */
 export const Unread = ({ of: { problem, reload } }: { of: Pick<Loaded<unknown>, 'problem' | 'reload'> }) =>
@@ -340,6 +340,10 @@ export const Opened = <T,>({
 
 /** What a column is called, what it shows of a row, and how it looks. */
 export type Column<T> = readonly [name: string, show: (row: T) => ComponentChildren, look?: 'wide']
+/** Columns of several lists. */
+export const CREATED: Column<{ createdAt: string }> = ['Created', each => <When at={each.createdAt} />],
+  UPDATED: Column<{ updatedAt: string }> = ['Updated', each => <When at={each.updatedAt} />],
+  STATUS: Column<{ status: string }> = ['Status', each => <Status value={each.status} />]
 interface Columns<T> {
   columns: readonly Column<T>[]
   id?: (row: T) => string
@@ -589,7 +593,7 @@ export function Search({
   )
 }
 
-// --- forms ------------------------------------------------------------------------------------------
+// --- forms ---
 
 type FieldProps = {
   label: string
@@ -922,7 +926,7 @@ export const Facts = ({ of }: { of: readonly (readonly [string, ComponentChildre
   </dl>
 )
 
-// --- JSON -------------------------------------------------------------------------------------------
+// --- JSON ---
 
 const SIMPLE = /^[A-Za-z_][A-Za-z0-9_-]*$/
 export const step = (path: string, key: string | number) =>

@@ -1,4 +1,4 @@
-// A form that changes what is stored; and above one, that it shows what was typed, or that somebody else changed the same meanwhile.
+// A form that changes what is stored, and what stands above it meanwhile.
 import type { ComponentChildren } from 'preact'
 import { settled } from './api'
 import { useDraft, type Edited, type Held } from './data'

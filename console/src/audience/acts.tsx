@@ -87,7 +87,7 @@ export function RecordEvent({ contact, done }: Doing) {
           setRecorded('')
           const { name } = await got(
             api.POST('/contacts/{id}/events', {
-              params: { path: { id: contact.id } },
+              ...byId(contact.id),
               body: { name: draft.name, properties: objectOf(draft.properties, '/properties') },
             }),
           )

@@ -1,5 +1,5 @@
 // What a contact has answered about topics, and how a member records another answer.
-import { api, got, type Schemas } from '../api'
+import { api, byId, got, type Schemas } from '../api'
 import { useDraft, useListed } from '../data'
 import { useCan } from '../me'
 import { page } from '../names'
@@ -36,7 +36,7 @@ const stateOf = ({ contact, topic, channel }: Asked) =>
   (!topic || topic.isDefault ? contact.subscriptions[channel] : contact.topics[topic.id]?.[channel]) ?? ''
 
 export function Answers({ contact, done }: { contact: Contact; done: () => Promise<unknown> }) {
-  const topics = useListed(cursor => got(api.GET('/topics', { params: { query: page(cursor) } })), [])
+  const topics = useListed(cursor => got(api.GET('/topics', page(cursor))), [])
   const may = useCan()('contacts:write')
   const named =
     topics.rows?.flatMap(topic => topic.channels.map((channel): Asked => ({ contact, topic, channel }))) ?? null
@@ -110,7 +110,7 @@ function Change({ asked: { contact, topic, channel }, done }: { asked: Asked; do
         else
           await got(
             api.PATCH('/contacts/{id}', {
-              params: { path: { id: contact.id } },
+              ...byId(contact.id),
               body: { subscriptions: { [channel]: state } } as Schemas['ContactPatch'],
             }),
           )

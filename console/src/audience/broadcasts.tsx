@@ -21,6 +21,7 @@ import {
   Rows,
   When,
   plural,
+  UPDATED,
 } from '../ui'
 import { AskWhy, Recipients, STATUSES } from './recipients'
 import { Preview as Mail } from '../preview'
@@ -62,7 +63,7 @@ export const Broadcasts = () => (
       ['State', each => <Status value={each.state} />],
       ['Starts', each => <When at={each.startedAt ?? each.sendAt} none="once scheduled" />],
       ['Finished', each => <When at={each.finishedAt} />],
-      ['Updated', each => <When at={each.updatedAt} />],
+      UPDATED,
     ]}
   />
 )
@@ -327,7 +328,7 @@ function Preview({ of, preview, isMail }: { of: Stored; preview: Loaded<Previewe
   const test = (to: string) =>
     got(
       api.POST('/broadcasts/{id}/test', {
-        params: { path: { id: of.id } },
+        ...byId(of.id),
         body: { to, contactId: samples[0]?.contactId ?? null },
       }),
     )
@@ -410,7 +411,6 @@ function Preview({ of, preview, isMail }: { of: Stored; preview: Loaded<Previewe
   )
 }
 
-/** How far it is, and who got it. */
 /** Whoever presses a number of the progress would not see that the list below has changed. */
 const toRecipients = () => {
   const list = document.getElementById('recipients')

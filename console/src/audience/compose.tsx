@@ -1,8 +1,8 @@
 // A broadcast while it is written: to whom, what, about which topic, and when.
-import { api, exactly, got, settled } from '../api'
+import { api, byId, exactly, got, settled } from '../api'
 import { fields, useDraft, useStored, type Edited, type Listed } from '../data'
 import { local } from '../days'
-import { same } from '../exact'
+import { pretty, same } from '../exact'
 import { getting, options, Tags, TAGS, useSegments, useTemplates, useTopics } from '../names'
 import { useCan } from '../me'
 import { go, useFilter } from '../router'
@@ -22,7 +22,7 @@ const drafted = (stored?: Stored, segmentId = '') => ({
   way: !stored || stored.segmentId ? 'segment' : stored.tag ? 'tag' : 'filter',
   segmentId: stored?.segmentId ?? segmentId,
   tag: stored?.tag ?? '',
-  filter: stored?.filter ? JSON.stringify(stored.filter, null, 2) : BLANK,
+  filter: stored?.filter ? pretty(stored.filter) : BLANK,
   templateId: stored?.templateId ?? '',
   topicId: stored?.topicId ?? '',
   sendAt: local(stored?.sendAt ?? null),
@@ -75,7 +75,7 @@ function Compose({ stored, tag, again }: Partial<Edited<Stored>>) {
     }
     const { id } = stored
     await settled(
-      got(api.PATCH('/broadcasts/{id}', { params: { path: { id } }, headers: { 'If-Match': held.tag }, body })),
+      got(api.PATCH('/broadcasts/{id}', { ...byId(id), headers: { 'If-Match': held.tag }, body })),
       async () => same(drafted(await again()), draft),
     )
     if (forget(draft)) go(`/broadcasts/${id}`)

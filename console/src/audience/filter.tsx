@@ -3,14 +3,14 @@ import { useState } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
 import { useTyped } from '../data'
 import { First, unplaced } from '../errors'
-import { objectOf, tried } from '../exact'
+import { objectOf, pretty, tried } from '../exact'
 import { called, Names, useTopics, useUsed } from '../names'
 import type { Refusal } from '../session'
 import { Findings, JsonText, Link, Refused, Rows, Section, Views, Zones, plural } from '../ui'
 import { Condition, isShown } from '../flow/conditions'
 import { Compare, questions } from './questions'
 
-export const BLANK = JSON.stringify({ all: [{ path: 'contact.tags', op: 'contains', value: '' }] }, null, 2)
+export const BLANK = pretty({ all: [{ path: 'contact.tags', op: 'contains', value: '' }] })
 const AT = '/filter'
 
 /** Throws a Refusal that says where it stops being one. */
@@ -55,7 +55,7 @@ export function FilterField({
             <Condition
               place={['filter']}
               value={filter}
-              set={next => set(JSON.stringify(next, null, 2))}
+              set={next => set(pretty(next))}
               of={{ compare: asked => <Compare {...asked} topics={topics} used={used} />, questions: questions(own) }}
             />
             <Names of={used} />

@@ -17,7 +17,7 @@ import {
 } from '../names'
 import { Button, Field, step, ZONES } from '../ui'
 import { CHANNELS } from '../words'
-import { Comparison, Condition, fit, type Compared } from '../flow/conditions'
+import { COMPARISON, Comparison, Condition, fit, type Compared } from '../flow/conditions'
 import { shown, textOf, type Asked, type Question } from '../flow/form'
 import { pointer, type Json } from '../flow/model'
 
@@ -247,7 +247,7 @@ function Did(asked: Asked) {
       </div>
       {match === undefined ? (
         <p class="buttons">
-          <Button small onClick={() => asked.set({ ...question, match: { path: '', op: 'eq', value: '' } })}>
+          <Button small onClick={() => asked.set({ ...question, match: COMPARISON })}>
             Filter these events…
           </Button>
         </p>

@@ -4,7 +4,7 @@ import { api, got } from '../api'
 import { useListed } from '../data'
 import { ContactLink, meant, useContactNames, Whom } from '../names'
 import { cleared, narrow, useLocation, useFilter } from '../router'
-import { Button, Choice, Filters, Form, Link, Section, Status, Table, When } from '../ui'
+import { Button, Choice, Filters, Form, Link, Section, Table, When, STATUS } from '../ui'
 import { Reasons } from '../screens/why'
 import type { Stored } from './broadcasts'
 
@@ -101,7 +101,7 @@ export function Recipients({ of, isMoving, reload }: { of: Stored; isMoving: boo
         }
         columns={[
           ['Contact', each => <ContactLink id={each.reason === 'erased' ? null : each.contactId} names={names} />],
-          ['Status', each => <Status value={each.status} />],
+          STATUS,
           ['Reason', each => (each.reason ? (WHY[each.reason] ?? words(each.reason)) : '–')],
           ['Message', each => (each.messageId ? <Link to={`/messages/${each.messageId}`}>view message</Link> : '–')],
           ['Due', each => <When at={each.dueAt} />],

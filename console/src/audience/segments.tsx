@@ -4,12 +4,27 @@ import { api, byId, exactly, got, settled, type Schemas } from '../api'
 import { fields, useDraft, useListed, useLoaded, useStored, type Edited } from '../data'
 import { CHANGED, Days } from '../days'
 import { First } from '../errors'
-import { same } from '../exact'
+import { pretty, same } from '../exact'
 import { ListScreen, useNarrowed } from '../lists'
 import { useCan } from '../me'
 import { PERSON, UsedBy, Whom, meant } from '../names'
 import { go } from '../router'
-import { Check, Confirm, Facts, Field, Form, Json, Link, Opened, Screen, Section, Shown, Table, When } from '../ui'
+import {
+  Check,
+  Confirm,
+  Facts,
+  Field,
+  Form,
+  Json,
+  Link,
+  Opened,
+  Screen,
+  Section,
+  Shown,
+  Table,
+  When,
+  UPDATED,
+} from '../ui'
 import { Unsaved } from '../unsaved'
 import { BLANK, FilterField, FoundShown, filterOf, useFound } from './filter'
 
@@ -36,7 +51,7 @@ export const Segments = () => (
       ['Rule', each => each.prose, 'wide'],
       ['Contacts', count],
       ['Type', each => each.kind],
-      ['Updated', each => <When at={each.updatedAt} />],
+      UPDATED,
     ]}
   />
 )
@@ -120,7 +135,7 @@ export function Segment({ id }: { id: string }) {
                       : 'Nobody is in it.'
                 }
                 empty={value.kind === 'frozen' && may('contacts:write') && 'Edit its filter to find others.'}
-                columns={[...PERSON, ['Updated', each => <When at={each.updatedAt} />]]}
+                columns={[...PERSON, UPDATED]}
               />
             </Section>
             <UsedBy
@@ -148,7 +163,7 @@ export const NewSegment = () => <Editor />
 
 const drafted = (stored?: Stored) =>
   stored
-    ? { name: stored.name, kind: stored.kind as string, filter: JSON.stringify(stored.filter, null, 2) }
+    ? { name: stored.name, kind: stored.kind as string, filter: pretty(stored.filter) }
     : { name: '', kind: 'live', filter: BLANK }
 
 function Editor({ stored, tag, again }: Partial<Edited<Stored>>) {

@@ -5,7 +5,7 @@ import { fields, useAct, useDraft, useListed, type Edited } from '../data'
 import { useCan } from '../me'
 import { page } from '../names'
 import { Sought } from '../sought'
-import { Check, Confirm, Field, Form, Refused, Section, Several, Table, When, Press } from '../ui'
+import { Check, Confirm, Field, Form, Refused, Section, Several, Table, Press, UPDATED } from '../ui'
 import { Change } from '../unsaved'
 import { CHANNELS } from '../words'
 
@@ -36,7 +36,7 @@ function Fields({ draft, change, isNew }: { draft: Draft; change: (changes: Part
 }
 
 export function Topics() {
-  const list = useListed(cursor => got(api.GET('/topics', { params: { query: page(cursor) } })), [])
+  const list = useListed(cursor => got(api.GET('/topics', page(cursor))), [])
   const [draft, change, forget] = useDraft('topic.new', EMPTY)
   const [changing, setChanging] = useState<{ value: Topic; tag: string } | null>(null)
   const opening = useAct()
@@ -80,7 +80,7 @@ export function Topics() {
               ['Description', each => each.description ?? '–', 'wide'],
               ['Channels', each => each.channels.join(', ')],
               ['Double opt-in', each => (each.doubleOptIn ? 'yes' : 'no')],
-              ['Updated', each => <When at={each.updatedAt} />],
+              UPDATED,
               [
                 'Actions',
                 each =>

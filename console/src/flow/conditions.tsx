@@ -20,6 +20,7 @@ const HINTS: Record<string, string> = {
   in: 'A list, such as "pro", "team"',
   eq: 'Put a number, true or false in quotes if you mean it as text.',
 }
+export const COMPARISON = { path: '', op: 'eq', value: '' }
 const isTimed = (op: string) => op === 'before' || op === 'after'
 const OWN = 'contact.createdAt' // the moments of the service: fields of others hold days, too
 export const PATHS = 'paths' // the list that proposes them, where there is one
@@ -43,7 +44,7 @@ export function ConditionField(control: Control & { label: string }) {
             small
             data-invalid={marks['aria-invalid'] || undefined}
             aria-describedby={marks['aria-describedby']}
-            onClick={() => set({ path: '', op: 'eq', value: '' })}
+            onClick={() => set(COMPARISON)}
           >
             {label}: add condition
           </Button>
@@ -68,18 +69,15 @@ export function Condition({ place, value, set, of }: Asked) {
   const condition = (value ?? {}) as Json,
     { questions = {} } = of
   const way = [...COMBINED, ...Object.keys(questions)].find(each => each in condition) ?? 'compare'
+  const parts = way === 'not' ? [condition.not] : (condition[way] as unknown[])
   /** What is there is kept inside a combination, or taken out of one if it fits. */
   const become = (next: string) => {
-    const inside = !COMBINED.includes(way)
-        ? [condition]
-        : way === 'not'
-          ? [condition.not]
-          : (condition[way] as unknown[]),
+    const inside = COMBINED.includes(way) ? parts : [condition],
       first = (inside[0] ?? {}) as Json
     if (next === 'not') set({ not: first })
     else if (COMBINED.includes(next)) set({ [next]: inside })
     else if (next in questions) set(next in first ? first : questions[next]!.blank)
-    else set('path' in first ? first : { path: '', op: 'eq', value: '' })
+    else set('path' in first ? first : COMPARISON)
   }
   return (
     <div class="condition">
@@ -111,7 +109,7 @@ export function Condition({ place, value, set, of }: Asked) {
           ))
         : questions[way]
           ? questions[way].show({ place, value: condition, set, of })
-          : (way === 'not' ? [condition.not] : (condition[way] as unknown[])).map((inner, index, all) => (
+          : parts.map((inner, index, all) => (
               <fieldset class="group item" key={index}>
                 <legend>{way === 'not' ? 'Not' : `${index + 1} of ${all.length}`}</legend>
                 <Condition
@@ -138,10 +136,7 @@ export function Condition({ place, value, set, of }: Asked) {
             ))}
       {(way === 'all' || way === 'any') && (
         <p class="buttons">
-          <Button
-            small
-            onClick={() => set({ [way]: [...(condition[way] as unknown[]), { path: '', op: 'eq', value: '' }] })}
-          >
+          <Button small onClick={() => set({ [way]: [...parts, COMPARISON] })}>
             Add condition
           </Button>
         </p>
@@ -150,7 +145,7 @@ export function Condition({ place, value, set, of }: Asked) {
   )
 }
 
-/** How something is compared: the operators that fit it, and the values that there are, or the list that proposes some; `isText`: what looks like a number is none. */
+/** How something is compared. `list` proposes values; `isText`: what looks like a number is none. */
 export interface Compared {
   operators?: readonly string[]
   values?: readonly (readonly [string, string])[]

@@ -25,14 +25,8 @@ export function DifferenceShown({ of }: { of: Difference }) {
       → <code>{each.target}</code>
     </>
   )
-  const isSame =
-    !Object.keys(trigger).length &&
-    !nodes.added.length &&
-    !nodes.removed.length &&
-    !nodes.changed.length &&
-    !edges.added.length &&
-    !edges.removed.length
-  if (isSame) return <p class="empty">No differences.</p>
+  const all = [Object.keys(trigger), ...Object.values(nodes), ...Object.values(edges)]
+  if (!all.flat().length) return <p class="empty">No differences.</p>
   return (
     <ul class="differences">
       {Object.keys(trigger).length > 0 && (

@@ -60,7 +60,7 @@ export function FlowEditor({ of, id }: { of: Kind; id: string }) {
   )
 }
 
-// --- the screen -------------------------------------------------------------------------------------
+// --- the screen ---
 
 function Editor({
   of,

@@ -6,7 +6,7 @@ import { useErrors } from '../errors'
 import { Button, Check, Field, Link, Several } from '../ui'
 import { Length } from '../lengths'
 import { ConditionField } from './conditions'
-import { flaw, isObject, parse, textOf, tried } from '../exact'
+import { flaw, isObject, parse, pretty, textOf, tried } from '../exact'
 import { isCondition, plain, type Kinds, type Schema } from './kinds'
 import { pointer, put, type Json, type Key } from './model'
 
@@ -383,7 +383,7 @@ export function Typed({
 export function JsonField({ place, schema, value, set, of, label }: Control & { label: string }) {
   const at = pointer(place)
   const takesText = schema.type === undefined || (Array.isArray(schema.type) && schema.type.includes('string'))
-  const text = value === undefined ? '' : typeof value === 'string' ? value : JSON.stringify(value, null, 2)
+  const text = value === undefined ? '' : typeof value === 'string' ? value : pretty(value)
   return (
     <Typed
       label={`${label} (JSON)`}

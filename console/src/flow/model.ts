@@ -1,5 +1,5 @@
 // A definition while it is edited: what it shows as cards and links, and every change as a new one.
-import { isObject, numberOf, parse, same, textOf } from '../exact'
+import { isObject, numberOf, parse, pretty, same, textOf } from '../exact'
 import { TRIGGER, begun, portsOf, type Kinds } from './kinds'
 
 export type Json = Record<string, unknown>
@@ -105,7 +105,7 @@ export function written(
   return doc.shape === 'steps' ? { ...common, steps: doc.steps } : { ...common, graph: doc.graph }
 }
 
-// --- what is seen -----------------------------------------------------------------------------------
+// --- what is seen ---
 
 const portOf = (edge: Edge) => textOf(edge.sourceHandle || 'next')
 const leaves = (edge: Edge, { id, port }: Exit) => named(edge.source) === id && portOf(edge) === port
@@ -230,7 +230,7 @@ export function locator(doc: Doc, seen: View): (at: string) => Card | undefined 
   }
 }
 
-// --- changes ----------------------------------------------------------------------------------------
+// --- changes ---
 
 /** The pointer of what differs: as deep as all that differs lies within one value. */
 export function placeOf(before: unknown, after: unknown): string {
@@ -419,7 +419,7 @@ export const placed = (doc: Doc, positions: Record<string, { x: number; y: numbe
   },
 })
 
-// --- copied and pasted ------------------------------------------------------------------------------
+// --- copied and pasted ---
 
 interface Clip {
   tidings: Shape
@@ -445,7 +445,7 @@ export function copied(doc: Doc, all: Kinds, ids: readonly string[]): string {
     if (!cards.length) return ''
     clip = { tidings: 'steps', steps: cards.map(card => card.members) }
   }
-  return JSON.stringify(clip, null, 2)
+  return pretty(clip)
 }
 
 /** With what was copied, under names of its own; null if the text is nothing of the kind. */
@@ -484,7 +484,7 @@ export function pasted(doc: Doc, all: Kinds, text: string, from: Exit | null): C
   }
 }
 
-// --- differences ------------------------------------------------------------------------------------
+// --- differences ---
 
 export interface Difference {
   trigger: Record<string, unknown[]>

@@ -130,7 +130,7 @@ function Zone({ ofContact = false, ...asked }: Asked & { ofContact?: boolean }) 
   )
 }
 
-// --- schedules --------------------------------------------------------------------------------------
+// --- schedules ---
 
 const SIMPLE =
   /^(\d{1,2}) (\d{1,2}) (\*|\d{1,2}) \* (\*|(?:mon|tue|wed|thu|fri|sat|sun)(?:,(?:mon|tue|wed|thu|fri|sat|sun))*|)$/

@@ -4,15 +4,16 @@ import { api, byId, exactly, got, sent, type Schemas } from '../api'
 import { fields, useAct, useDraft, useLoaded } from '../data'
 import { local } from '../days'
 import { errorsIn, moved } from '../errors'
-import { objectOf, parse, textOf } from '../exact'
+import { objectOf, parse, pretty, textOf } from '../exact'
 import { meant, Whom, type Kind } from '../names'
 import { Preview } from '../preview'
 import { Refusal } from '../session'
 import { useCan } from '../me'
-import { Button, Changes, clock, Field, Form, Json as Tree, JsonText, Status } from '../ui'
+import { Button, Changes, clock, Field, Form, Json as Tree, JsonText, plural, Status } from '../ui'
 import { Approved } from '../screens/messages'
 import { Decision, Passed, Why } from '../screens/runs'
 import { NOTHING, linkKey, type Played } from './canvas'
+import { inputOf } from './input'
 import { written, type Doc, type Json } from './model'
 import { Cases, type Case } from './cases'
 
@@ -35,7 +36,7 @@ export function since(start: string, at: string): string {
   ).flatMap(([unit, size]) => {
     const count = Math.floor(minutes / size)
     minutes -= count * size
-    return count ? [`${count} ${unit}${count === 1 ? '' : 's'}`] : []
+    return count ? [plural(count, unit)] : []
   })
   return `after ${parts.slice(0, 2).join(' ')}`
 }
@@ -71,15 +72,13 @@ function event({ trigger }: Doc): string {
   const { source, contactLookup: lookup } = trigger
   const path = textOf(trigger.contactPath ?? lookup)
   if (source !== 'inbound_webhook' || (lookup !== 'email' && lookup !== 'phone')) return '{}'
-  return JSON.stringify(
+  return pretty(
     path
       .split('.')
       .reduceRight<unknown>(
         (inner, name) => ({ [name]: inner }),
         lookup === 'email' ? 'ada@example.com' : '+14155550123',
       ),
-    null,
-    2,
   )
 }
 
@@ -145,13 +144,8 @@ export function Simulator({
     setFrame(answer.steps.length)
     requestAnimationFrame(() => top.current?.scrollIntoView({ block: 'nearest' }))
   }
-  const opened = ({ given: { trigger, startAt, ...more } }: Case) => {
-    change({
-      trigger: JSON.stringify(trigger ?? {}, null, 2),
-      contact: '',
-      startAt: startAt ?? '',
-      more: Object.keys(more).length ? JSON.stringify(more, null, 2) : '',
-    })
+  const opened = ({ given }: Case) => {
+    change(inputOf(given))
     setTrace(null)
     setAsked(null)
   }

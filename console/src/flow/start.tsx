@@ -6,10 +6,11 @@ import { go } from '../router'
 import { Field, Form, Refused, Screen, Section, Press } from '../ui'
 import { parse } from '../exact'
 import { EXAMPLES, type Example } from './examples'
+import { inputOf } from './input'
 
 const UNUSABLE = /"tpl_[^"]*"/g
 
-/** Makes the example's templates, unless they are `made`, and with them its flow as a draft; its input is kept for the simulator. */
+/** Makes the example's templates, unless they are `made`, and with them its flow as a draft. */
 async function make(example: Example, made: Map<unknown, string>) {
   const templates = example.templates ?? {}
   for (const [name, template] of Object.entries(templates))
@@ -34,14 +35,7 @@ async function make(example: Example, made: Map<unknown, string>) {
   const { id } = definition.graph
     ? await got(api.POST('/automations', { body: { name, ...definition } }))
     : await got(api.POST('/workflows', { body: { name, ...definition } }))
-  const { trigger, startAt, ...more } = example.input
-  const kept = {
-    trigger: JSON.stringify(trigger ?? {}, null, 2),
-    contact: '',
-    startAt: startAt ?? '',
-    more: Object.keys(more).length ? JSON.stringify(more, null, 2) : '',
-  }
-  handOver(`simulate.${id}`, kept, true)
+  handOver(`simulate.${id}`, inputOf(example.input), true)
   go(`/flows/${kind}/${id}/edit`)
 }
 

@@ -16,10 +16,7 @@ export { propose } from './kept' // for the page of a request
 export function Versions({ of, id }: { of: Kind; id: string }) {
   const { query } = useLocation()
   const list = useListed<Schemas['VersionSummary']>(
-    cursor => {
-      const asked = { params: { path: { id }, query: page(cursor) } }
-      return got(api.GET(`/${of}/{id}/versions`, asked))
-    },
+    cursor => got(api.GET(`/${of}/{id}/versions`, { params: { path: { id }, ...page(cursor).params } })),
     [of, id],
   )
   const chosen = Number(query.get('version')) || 0

@@ -4,7 +4,7 @@ import { api, got } from '../api'
 import { fields, useAct, useDraft, useListed } from '../data'
 import { useMe } from '../me'
 import { switchTo } from '../session'
-import { Facts, Field, Form, Refused, Section, Table, When, Press } from '../ui'
+import { Facts, Field, Form, Refused, Section, Table, Press, CREATED } from '../ui'
 
 export function Account() {
   const { user, reload } = useMe()
@@ -107,7 +107,7 @@ function OwnWorkspaces() {
         columns={[
           ['Name', each => each.name],
           ['Your role', each => each.role],
-          ['Created', each => <When at={each.createdAt} />],
+          CREATED,
           [
             'Actions',
             each =>

@@ -21,6 +21,7 @@ import {
   Status,
   Table,
   When,
+  CREATED,
 } from '../ui'
 
 type Workspace = Schemas['AdminWorkspace']
@@ -51,7 +52,7 @@ const AllWorkspaces = () => (
         ['State', each => <Status value={stateOf(each)} />],
         ['Members', each => each.members.toLocaleString()],
         ['Daily limit', each => each.dailyLimit?.toLocaleString() ?? 'default'],
-        ['Created', each => <When at={each.createdAt} />],
+        CREATED,
       ]}
     />
   </AdminScreen>

@@ -43,6 +43,7 @@ import {
   ZONES,
   ShowMore,
   Press,
+  UPDATED,
 } from '../ui'
 import { Change as Edit } from '../unsaved'
 import { Why, waiting } from './runs'
@@ -131,11 +132,7 @@ export function Contacts() {
         </>
       }
       of={of}
-      columns={[
-        ...PERSON,
-        ['Tags', each => <Tags of={each.tags} />],
-        ['Updated', each => <When at={each.updatedAt} />],
-      ]}
+      columns={[...PERSON, ['Tags', each => <Tags of={each.tags} />], UPDATED]}
     />
   )
 }
@@ -178,7 +175,7 @@ const Tags = ({ of }: { of: readonly string[] }) => (
   </>
 )
 
-// --- made and changed -------------------------------------------------------------------------------
+// --- made and changed ---
 
 const LABELS = {
   email: 'Email',
@@ -278,7 +275,7 @@ export function NewContact() {
   )
 }
 
-// --- one contact ------------------------------------------------------------------------------------
+// --- one contact ---
 
 const MOST_SEGMENTS = 200 // as many as a workspace may have
 

@@ -23,6 +23,7 @@ import {
   Unread,
   When,
   ShowMore,
+  STATUS,
 } from '../ui'
 import { Change } from '../unsaved'
 
@@ -68,7 +69,7 @@ function Fields({ draft, change }: { draft: Draft; change: (changes: Partial<Dra
 }
 
 export function Endpoints() {
-  const list = useListed(cursor => got(api.GET('/event-endpoints', { params: { query: page(cursor) } })), ['endpoints'])
+  const list = useListed(cursor => got(api.GET('/event-endpoints', page(cursor))), ['endpoints'])
   const [draft, change, forget] = useDraft('endpoint', EMPTY)
   const [secret, setSecret] = useState('')
   const may = useCan()('event_endpoints:write')
@@ -275,7 +276,7 @@ function Attempts({ id }: { id: string }) {
       empty="They appear here once something happens."
       columns={[
         ['Event', each => each.type],
-        ['Status', each => <Status value={each.status} />],
+        STATUS,
         ['Time', each => <When at={each.createdAt} />],
         ['Response', each => each.reason?.detail ?? each.tries.at(-1)?.status ?? '–', 'wide'],
         [

@@ -2,11 +2,11 @@
 import { api, byId, exactly, got, save, type Schemas } from '../api'
 import { useAct, useDraft, useLoaded } from '../data'
 import { CHANGED, Days, days } from '../days'
-import { objectOf } from '../exact'
+import { objectOf, pretty } from '../exact'
 import { ListScreen } from '../lists'
 import { useCan } from '../me'
 import { Later } from '../later'
-import { meant, useFlows, Whom, type Kind } from '../names'
+import { kindById, meant, useFlows, Whom, type Kind } from '../names'
 import { cleared, go, useLocation } from '../router'
 import { draftKey, Refusal } from '../session'
 import { occasion, SOURCES } from '../words'
@@ -31,6 +31,7 @@ import {
   When,
   plural,
   Press,
+  UPDATED,
 } from '../ui'
 import { useState } from 'preact/hooks'
 import { RequestTable } from './requests'
@@ -75,7 +76,7 @@ export function Flows() {
         ['Trigger', each => SOURCES[each.triggerSource] ?? each.triggerSource],
         ['Type', each => (each.kind === 'workflows' ? 'steps' : 'graph')],
         ['Version', each => each.version || 'none yet'],
-        ['Updated', each => <When at={each.updatedAt} />],
+        UPDATED,
       ]}
     />
   )
@@ -100,7 +101,7 @@ export const FlowTabs = ({ here, tab, flow }: { here: string; tab: string; flow:
 type Definition = Schemas['Workflow'] | Schemas['Automation']
 export const kindOf = (text: string): Kind => (text === 'automations' ? 'automations' : 'workflows')
 /** The page of the flow with this id, which begins with what the flow is. */
-export const flowPath = (id: string) => `/flows/${id.startsWith('wfl') ? 'workflows' : 'automations'}/${id}`
+export const flowPath = (id: string) => `/flows/${kindById(id)}/${id}`
 
 export function Flow({
   kind,
@@ -289,7 +290,7 @@ function Meanwhile({
 function Export({ of, id }: { of: Kind; id: string }) {
   const take = async () => {
     const file = (await exactly<{ key: string }>(`/${of}/${id}/export`)).value
-    save(new Blob([`${JSON.stringify(file, null, 2)}\n`], { type: 'application/json' }), `${file.key}.json`)
+    save(new Blob([`${pretty(file)}\n`], { type: 'application/json' }), `${file.key}.json`)
   }
   return <Press work={take}>Export</Press>
 }
@@ -359,7 +360,7 @@ function Overview({ of, value, ...wishing }: { of: Kind; value: Definition } & W
 function Webhook({ of, id, wanted, patch }: { of: Kind; id: string } & Wanted) {
   const [secret, setSecret] = useState('')
   const rotate = (tag: string) => {
-    const asked = { params: { path: { id } }, headers: { 'If-Match': tag } }
+    const asked = { ...byId(id), headers: { 'If-Match': tag } }
     return got<unknown>(api.POST(`/${of}/{id}/webhook/rotate`, asked))
   }
   const change = async (tag: string) => {
@@ -397,7 +398,7 @@ function StartRun({ of, id }: { of: Kind; id: string }) {
   const [{ contactId, data }, change, forget] = useDraft(`start.${id}`, { contactId: '', data: '{}' })
   const start = async () => {
     const body = { contactId: (await meant(contactId)) ?? '', data: objectOf(data, '/data') }
-    const { runId } = await got(api.POST(`/${of}/{id}/runs`, { params: { path: { id } }, body }))
+    const { runId } = await got(api.POST(`/${of}/{id}/runs`, { ...byId(id), body }))
     forget()
     go(`/runs/${runId}`)
   }

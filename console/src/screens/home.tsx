@@ -2,6 +2,7 @@
 import { useRef, useState } from 'preact/hooks'
 import { api, byId, got } from '../api'
 import { useAct, useListed, useLoaded } from '../data'
+import { pretty } from '../exact'
 import { days, local } from '../days'
 import { useCan, useMe } from '../me'
 import { useFlows, type FlowName } from '../names'
@@ -54,7 +55,7 @@ export function Home() {
   )
 }
 
-// --- what needs somebody ----------------------------------------------------------------------------
+// --- what needs somebody ---
 
 // What is overdue, and the list it is in.
 const OVERDUE = [
@@ -186,7 +187,7 @@ function Needs({ isNew }: { isNew: boolean }) {
   )
 }
 
-// --- the first steps --------------------------------------------------------------------------------
+// --- the first steps ---
 
 const TEMPLATE = {
   name: 'Welcome',
@@ -273,7 +274,7 @@ function First({ made, done }: { made: string; done: () => Promise<void> }) {
         </li>
         <li>
           <b>Send an event,</b> as your shop or your own program would:
-          <pre tabIndex={0}>{JSON.stringify(event, null, 2)}</pre>
+          <pre tabIndex={0}>{pretty(event)}</pre>
           <p>
             <Press class="primary" act={act} work={send} disabled={!webhook}>
               Send this event

@@ -7,7 +7,7 @@ import { Errors, toFirst } from '../errors'
 import { Refusal, unreachable } from '../session'
 import { Button, Check, Facts, Field, Link, Rest, Screen, Section, plural } from '../ui'
 
-// --- its columns ------------------------------------------------------------------------------------
+// --- its columns ---
 
 const OURS = ['email', 'phone', 'firstName', 'lastName', 'timezone', 'locale', 'id', 'tags'] as const
 const BEGINNING = 65_536 // bytes that the header is looked for in
@@ -100,7 +100,7 @@ function Mapping({
   )
 }
 
-// --- what is done with it ---------------------------------------------------------------------------
+// --- what is done with it ---
 
 type Line = { type: 'error'; row: number; pointer: string; message: string } | Totals
 type Totals = {

@@ -19,9 +19,10 @@ import {
   Status,
   Table,
   Tabs,
-  When,
   type Column,
   type Tabled,
+  CREATED,
+  STATUS,
 } from '../ui'
 import { acted } from '../words'
 import { STATUSES as OUTCOMES } from './messages'
@@ -44,7 +45,7 @@ export function AdminScreen({ tab, lead, children }: { tab: string; lead: string
   )
 }
 
-// --- health -----------------------------------------------------------------------------------------
+// --- health ---
 
 const some = (count: number, isLeft = false) => (
   <>
@@ -115,7 +116,7 @@ export function Health() {
   )
 }
 
-// --- what happened ----------------------------------------------------------------------------------
+// --- what happened ---
 
 const Where = ({ id }: { id: string }) => (
   <Link to={`/admin/${id}`}>
@@ -146,10 +147,8 @@ function Anywhere<T extends Found>({
   )
 }
 
-const CREATED: Column<Found> = ['Created', each => <When at={each.createdAt} />],
-  WORKSPACE: Column<Found> = ['Workspace', each => <Where id={each.workspaceId} />],
+const WORKSPACE: Column<Found> = ['Workspace', each => <Where id={each.workspaceId} />],
   REASON: Column<Found> = ['Reason', each => <Sentence text={each.reason?.detail ?? ''} />, 'wide']
-const STATUS: Column<{ status: string }> = ['Status', each => <Status value={each.status} />]
 
 export const AnyRuns = () => (
   <Anywhere

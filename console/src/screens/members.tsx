@@ -6,7 +6,7 @@ import { useCan, useMe } from '../me'
 import { page } from '../names'
 import { Secret } from '../secret'
 import { Sought } from '../sought'
-import { Check, Confirm, Field, Form, Section, Status, Table, When } from '../ui'
+import { Check, Confirm, Field, Form, Section, Table, When, CREATED, STATUS } from '../ui'
 
 const ROLES = ['viewer', 'editor', 'admin', 'owner'] as const
 type Role = (typeof ROLES)[number]
@@ -22,7 +22,7 @@ const ABOUT = 'Viewers see, editors change, admins also manage members, keys and
 const choices = (roles: readonly Role[]) => roles.map(role => [role, role] as const)
 
 export function Members() {
-  const list = useListed(cursor => got(api.GET('/memberships', { params: { query: page(cursor) } })), ['members'])
+  const list = useListed(cursor => got(api.GET('/memberships', page(cursor))), ['members'])
   const may = useCan()('memberships:write')
   const roles = useGrantable()
   const [draft, set, forget] = useDraft('invitation', { email: '', role: 'editor' as Role })
@@ -52,7 +52,7 @@ export function Members() {
                   </>
                 ),
               ],
-              ['Status', each => <Status value={each.status} />],
+              STATUS,
               [
                 'Actions',
                 each =>
@@ -165,7 +165,7 @@ function ChangeMember({
 }
 
 export function Keys() {
-  const list = useListed(cursor => got(api.GET('/settings/api-keys', { params: { query: page(cursor) } })), ['keys'])
+  const list = useListed(cursor => got(api.GET('/settings/api-keys', page(cursor))), ['keys'])
   const [draft, set, forget] = useDraft('key', { name: '', role: 'editor' as Role, expiresAt: '' })
   const field = fields(draft, set)
   const [made, setMade] = useState('')
@@ -194,7 +194,7 @@ export function Keys() {
               ],
               ['Role', each => each.role],
               ['Expires', each => <When at={each.expiresAt} none="never" />],
-              ['Created', each => <When at={each.createdAt} />],
+              CREATED,
               ['Last used', each => <When at={each.lastUsedAt} none="never" relative />],
               [
                 'Actions',
@@ -204,7 +204,6 @@ export function Keys() {
                       label="Revoke"
                       danger
                       title={`Revoke ${each.name}?`}
-                      sure="Revoke"
                       act={() => got(api.DELETE('/settings/api-keys/{id}', byId(each.id))).then(list.reload)}
                     >
                       <p>Programs that use it are refused from now on.</p>

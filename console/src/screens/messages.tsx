@@ -22,6 +22,7 @@ import {
   Table,
   Views,
   When,
+  STATUS,
 } from '../ui'
 import { Preview } from '../preview'
 import { Why } from './runs'
@@ -67,7 +68,7 @@ export function Messages() {
             </Link>
           ),
         ],
-        ['Status', each => <Status value={each.status} />],
+        STATUS,
         ['Channel', each => each.channel],
         ['To', each => each.to ?? <span class="soft">not known yet</span>],
         ['Contact', each => (each.contactId ? <ContactLink id={each.contactId} names={names} /> : '–')],
@@ -103,7 +104,6 @@ function Acts({ message, done }: { message: Known; done: () => Promise<void> }) 
     <Confirm
       label="Send again"
       title="Send this message again?"
-      sure="Send again"
       act={() => got(api.POST('/messages/{id}/resend', byId(message.id))).then(done)}
     >
       <p>A new attempt is made with the same content, to the contact’s current address.</p>
@@ -117,7 +117,7 @@ function Found({ message, arrived, done }: { message: Known; arrived: boolean; d
   const act = async () => {
     await got(
       api.POST('/messages/{id}/resolve', {
-        params: { path: { id: message.id } },
+        ...byId(message.id),
         body: { arrived, note: note.trim() || null },
       }),
     )
@@ -241,7 +241,7 @@ function Attempts({ id, status }: { id: string; status: string }) {
       empty="The first is made once the message is due and nothing holds it back."
       columns={[
         ['Attempt', each => each.number],
-        ['Status', each => <Status value={each.status} />],
+        STATUS,
         [
           'Provider',
           each => (

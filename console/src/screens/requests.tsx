@@ -6,7 +6,7 @@ import { Days } from '../days'
 import { parse, tried } from '../exact'
 import { useNarrowed } from '../lists'
 import { useCan } from '../me'
-import type { Kind } from '../names'
+import { kindById, type Kind } from '../names'
 import { go } from '../router'
 import {
   Choice,
@@ -85,7 +85,7 @@ export function Request({ id }: { id: string }) {
   const [picked, setPicked] = useState('')
   const can = useCan()
   const flowId = request.value?.definitionId ?? ''
-  const kind: Kind = flowId.startsWith('wfl') ? 'workflows' : 'automations'
+  const kind = kindById(flowId)
   return (
     <Screen
       title="Request"

@@ -1,4 +1,4 @@
-// Settings: the workspace, its members, their sign-in and keys, channels, event endpoints, suppressions, topics, the audit trail and the plan.
+// Settings: a page for each part of them.
 import { Later, reaching } from '../later'
 import { useCan } from '../me'
 import { Disallowed, Screen, Tabs } from '../ui'

@@ -18,7 +18,7 @@ const claim = (domain: string, role: Role) =>
 
 export function SignOn() {
   const list = useListed(() => got(api.GET('/settings/sign-in-domains')), [])
-  const members = useListed(cursor => got(api.GET('/memberships', { params: { query: page(cursor) } })), ['members'])
+  const members = useListed(cursor => got(api.GET('/memberships', page(cursor))), ['members'])
   const [draft, set, forget] = useDraft('sign-in-domain', { domain: '', role: 'viewer' as Role })
   const field = fields(draft, set)
   const may = useCan()('workspaces:write')

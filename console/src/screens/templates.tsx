@@ -4,7 +4,7 @@ import { api, byId, got, settled, tagged, type Schemas } from '../api'
 import { fields, handOver, useAct, useDraft, useLoaded, useStored, useTyped, type Edited } from '../data'
 import { CHANGED, Days } from '../days'
 import { errorsIn, First, refusalOf } from '../errors'
-import { objectOf, same } from '../exact'
+import { objectOf, pretty, same } from '../exact'
 import { ListScreen, useNarrowed } from '../lists'
 import { useCan } from '../me'
 import { UsedBy, Whom, getting, meant, options, useTopics } from '../names'
@@ -24,7 +24,7 @@ import {
   Section,
   Shown,
   Views,
-  When,
+  UPDATED,
 } from '../ui'
 import { Unsaved } from '../unsaved'
 import { Approved } from './messages'
@@ -89,7 +89,7 @@ export function sample(variables: readonly string[]): string {
       }
     })
   }
-  return JSON.stringify(root, null, 2)
+  return pretty(root)
 }
 
 export const Templates = () => (
@@ -105,7 +105,7 @@ export const Templates = () => (
       ['Channel', each => each.channel],
       ['Category', each => each.category],
       ['Version', each => each.version],
-      ['Updated', each => <When at={each.updatedAt} />],
+      UPDATED,
     ]}
   />
 )
@@ -195,7 +195,7 @@ function Editor({ stored, tag, again }: Partial<Edited<Stored>>) {
     if (stored && again) {
       const change = got(
         api.PATCH('/templates/{id}', {
-          params: { path: { id: stored.id } },
+          ...byId(stored.id),
           headers: { 'If-Match': held.tag },
           body: body as Schemas['TemplatePatch'],
         }),
@@ -242,7 +242,6 @@ function Editor({ stored, tag, again }: Partial<Edited<Stored>>) {
               label="Delete"
               danger
               title="Delete this template?"
-              sure="Delete"
               act={async () => {
                 await got(api.DELETE('/templates/{id}', byId(stored.id)))
                 forget()
