@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import HOSTILE, Service, Watch, opened
 from tests.browser.test_acts import confirmed
+from tests.browser.test_drafts import saving
 from tests.browser.test_screens import clean
 
 TRY, BRING = "Preview import", "Import now"
@@ -135,6 +136,28 @@ def test_a_refused_file_has_its_lines_at_its_field_and_no_sentence_leads_in_a_ci
     shown = page.locator("main").inner_text()
     places = [shown.find(text) for text in ("wrong on these lines:", "/colour", "Fix the fields")]
     assert places == sorted({*places} - {-1})
+
+
+def test_nothing_else_is_chosen_while_a_file_is_tried(
+    page: Page, service: Service, tmp_path: Path
+) -> None:
+    contacts = tmp_path / "contacts.csv"
+    contacts.write_text("email\nada@example.com\n")
+    opened(page, service, "/contacts/import")
+    page.get_by_label("File").set_input_files(contacts)
+    with saving(page, TRY, "POST", "**/contacts/import?*"):
+        for label in ("File", "Unknown columns", "Evidence"):
+            expect(page.get_by_label(label, exact=True)).to_be_disabled()
+    expect(page.get_by_role("button", name=BRING)).to_be_enabled()
+    expect(page.get_by_label("File")).to_be_enabled()
+    opened(page, service, "/flows/import")
+    page.get_by_label("Content (JSON)").fill('{"name": "Tea", "definition": {"steps": []}}')
+    with saving(page, TRY, "POST", "**/definitions/import"):
+        for label in ("File", "Content (JSON)", "Activate it if nothing prevents it"):
+            expect(page.get_by_label(label, exact=True)).to_be_disabled()
+        expect(page.get_by_role("button", name="Start over")).to_be_disabled()
+    expect(page.get_by_role("button", name=BRING)).to_be_enabled()
+    expect(page.get_by_label("File")).to_be_enabled()
 
 
 def test_a_secret_is_sent_with_no_other_file_than_its_own(

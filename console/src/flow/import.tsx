@@ -133,70 +133,75 @@ export function ImportFlow() {
   const place = { text: draft.text, show }
   return (
     <Screen title="Import a flow" lead="An exported file: one flow with the templates that it sends.">
-      <Unsaved
-        of={{
-          ...held,
-          forget: () => {
-            setPlan(null)
-            forget()
-          },
-        }}
-        label="Start over"
-      />
       <div class="form" ref={area}>
         <Errors problem={problem}>
-          <div class="field">
-            <label for="file">File</label>
-            <input
-              id="file"
-              type="file"
-              accept=".json,application/json"
-              onChange={event => {
-                void event.currentTarget.files?.[0]?.text().then(text => {
-                  setSecret('')
-                  set({ text })
-                })
+          <fieldset class="locked" disabled={act.busy}>
+            <Unsaved
+              of={{
+                ...held,
+                forget: () => {
+                  setPlan(null)
+                  forget()
+                },
               }}
+              label="Start over"
             />
-          </div>
-          <First
-            problem={
-              inFile.length ? new Refusal(0, '', '', [{ pointer: FILE, message: 'It is wrong on these lines:' }]) : null
-            }
-          >
-            <JsonText
-              label="Content (JSON)"
-              rows={12}
-              value={draft.text}
-              set={text => set({ text })}
-              hint={inFile.length ? undefined : 'You can edit it here before importing.'}
-              pointer={FILE}
-            />
-          </First>
-          {inFile.length > 0 && (
-            <ul class="plain">
-              {inFile.map(each => (
-                <li key={each.pointer + each.message}>
-                  <At pointer={each.pointer.slice(FILE.length)} {...place} /> <span class="wrong">{each.message}</span>
-                </li>
-              ))}
-            </ul>
-          )}
-          {isSigned(draft.text) && (
-            <Field
-              label="Signing secret"
-              autocomplete="off"
-              value={secret}
-              set={next => {
-                setSecret(next)
-                setPlan(null)
-              }}
-              pointer={SECRET}
-              hint="Senders sign with it; it is in no file. Empty: the current one, else the flow stays a draft."
-            />
-          )}
-          <Check label="Activate it if nothing prevents it" {...fields(draft, set)('activate')} />
-          <Rest />
+            <div class="field">
+              <label for="file">File</label>
+              <input
+                id="file"
+                type="file"
+                accept=".json,application/json"
+                onChange={event => {
+                  void event.currentTarget.files?.[0]?.text().then(text => {
+                    setSecret('')
+                    set({ text })
+                  })
+                }}
+              />
+            </div>
+            <First
+              problem={
+                inFile.length
+                  ? new Refusal(0, '', '', [{ pointer: FILE, message: 'It is wrong on these lines:' }])
+                  : null
+              }
+            >
+              <JsonText
+                label="Content (JSON)"
+                rows={12}
+                value={draft.text}
+                set={text => set({ text })}
+                hint={inFile.length ? undefined : 'You can edit it here before importing.'}
+                pointer={FILE}
+              />
+            </First>
+            {inFile.length > 0 && (
+              <ul class="plain">
+                {inFile.map(each => (
+                  <li key={each.pointer + each.message}>
+                    <At pointer={each.pointer.slice(FILE.length)} {...place} />{' '}
+                    <span class="wrong">{each.message}</span>
+                  </li>
+                ))}
+              </ul>
+            )}
+            {isSigned(draft.text) && (
+              <Field
+                label="Signing secret"
+                autocomplete="off"
+                value={secret}
+                set={next => {
+                  setSecret(next)
+                  setPlan(null)
+                }}
+                pointer={SECRET}
+                hint="Senders sign with it; it is in no file. Empty: the current one, else the flow stays a draft."
+              />
+            )}
+            <Check label="Activate it if nothing prevents it" {...fields(draft, set)('activate')} />
+            <Rest />
+          </fieldset>
         </Errors>
         <p class="buttons">
           <Button class="primary" disabled={!draft.text.trim() || act.busy} onClick={() => void tried().then(toWrong)}>

@@ -191,52 +191,54 @@ export function Import() {
     >
       <div class="form" ref={area}>
         <Errors problem={problem}>
-          <div class="field">
-            <label for="file">File</label>
-            <input
-              id="file"
-              type="file"
-              accept=".csv,.tsv,.txt,.ndjson,.jsonl"
-              onChange={event => void chosen(event.currentTarget.files?.[0] ?? null)}
-            />
-          </div>
-          {columns.length > 0 && <Mapping columns={columns} given={given} set={given => chose({ given })} />}
-          <Field
-            label="Unknown columns"
-            value={unknown}
-            set={unknown => chose({ unknown })}
-            options={[
-              ['refuse', 'reject the file'],
-              ['skip', 'skip them'],
-              ['metadata', 'keep them as custom fields'],
-            ]}
-            pointer="?unknown"
-            hint="Known are email, phone, firstName, lastName, timezone, locale, id, tags, metadata.…, subscriptions.… and topics.…"
-          />
-          <div class="columns">
+          <fieldset class="locked" disabled={act.busy}>
+            <div class="field">
+              <label for="file">File</label>
+              <input
+                id="file"
+                type="file"
+                accept=".csv,.tsv,.txt,.ndjson,.jsonl"
+                onChange={event => void chosen(event.currentTarget.files?.[0] ?? null)}
+              />
+            </div>
+            {columns.length > 0 && <Mapping columns={columns} given={given} set={given => chose({ given })} />}
             <Field
-              label="Source of topic answers"
-              value={source}
-              set={source => chose({ source })}
-              pointer={SOURCE}
-              placeholder="sign-up form"
-              hint="Without it, rows that would change one are rejected."
+              label="Unknown columns"
+              value={unknown}
+              set={unknown => chose({ unknown })}
+              options={[
+                ['refuse', 'reject the file'],
+                ['skip', 'skip them'],
+                ['metadata', 'keep them as custom fields'],
+              ]}
+              pointer="?unknown"
+              hint="Known are email, phone, firstName, lastName, timezone, locale, id, tags, metadata.…, subscriptions.… and topics.…"
             />
-            <Field
-              label="Evidence"
-              value={evidence}
-              set={evidence => chose({ evidence })}
-              pointer="?consentEvidence"
-              hint="The wording they agreed to, or a URL."
+            <div class="columns">
+              <Field
+                label="Source of topic answers"
+                value={source}
+                set={source => chose({ source })}
+                pointer={SOURCE}
+                placeholder="sign-up form"
+                hint="Without it, rows that would change one are rejected."
+              />
+              <Field
+                label="Evidence"
+                value={evidence}
+                set={evidence => chose({ evidence })}
+                pointer="?consentEvidence"
+                hint="The wording they agreed to, or a URL."
+              />
+            </div>
+            <Check
+              label="Start flows triggered by new contacts or tags"
+              value={starts}
+              set={starts => chose({ starts })}
+              pointer="?startAutomations"
             />
-          </div>
-          <Check
-            label="Start flows triggered by new contacts or tags"
-            value={starts}
-            set={starts => chose({ starts })}
-            pointer="?startAutomations"
-          />
-          <Rest />
+            <Rest />
+          </fieldset>
         </Errors>
         <p class="buttons">
           <Button class="primary" disabled={!file || act.busy} onClick={() => void send(true).then(toWrong)}>
