@@ -14,7 +14,7 @@ from playwright.sync_api import APIResponse, Locator, Page, Route, expect
 
 from tests.browser.conftest import PATIENCE_SECONDS, Service, Watch, loaded, opened, went
 from tests.browser.test_acts import unknown
-from tests.browser.test_editor import box, edited
+from tests.browser.test_editor import DRAWN, box, edited
 from tests.browser.test_kills import press
 from tests.browser.test_kills import template as new_template
 from tests.browser.test_screens import clean
@@ -371,4 +371,37 @@ def test_a_flow_keeps_what_is_drawn_while_it_is_saved(page: Page, service: Servi
     assert tag.input_value() == "typed since"
     press(page, "Save")
     page.get_by_text("all changes saved").wait_for()
+    assert service.read(url)["steps"][0]["tag"] == "typed since"
+
+
+def test_a_flow_is_saved_again_once_the_save_that_is_under_way_was_answered(
+    page: Page, service: Service
+) -> None:
+    """One's own save is nobody else's."""
+    steps = [{"id": "tag", "type": "add_tag", "tag": "a"}]
+    url = edited(page, service, "workflows", steps=steps)
+    held: list[Route] = []
+    answers: list[APIResponse] = []
+
+    def hold(route: Route) -> None:
+        if route.request.method == "PATCH" and not held:
+            held.append(route)
+            answers.append(route.fetch())
+        else:
+            route.fallback()
+
+    page.route(f"**{url}", hold)
+    box(page, "tag").click()
+    tag = page.get_by_label("Tag", exact=True)
+    tag.fill("saved")
+    with page.expect_request(lambda one: one.method == "PATCH"):
+        page.keyboard.press("Control+s")
+    tag.fill("typed since")
+    page.keyboard.press("Control+s")
+    page.evaluate(DRAWN)
+    while not answers:
+        page.evaluate("0")
+    held[0].fulfill(response=answers[0])
+    page.get_by_text("all changes saved").wait_for()
+    expect(page.get_by_text("Changed by someone else")).to_have_count(0)
     assert service.read(url)["steps"][0]["tag"] == "typed since"

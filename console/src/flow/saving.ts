@@ -123,7 +123,8 @@ export function useSaving(of: Kind, id: string, stored: Stored, say: (what: stri
     setBehind(null)
     setConflict(null)
   }
-  const save = async (state?: 'ACTIVE') => {
+  const store = async (state?: 'ACTIVE') => {
+    if (!isChanged && !state) return // by the save before
     setProblem(null)
     const body = written(doc, base.doc)
     const trigger = secret ? { ...body.trigger, signingSecret: secret } : body.trigger
@@ -152,6 +153,11 @@ export function useSaving(of: Kind, id: string, stored: Stored, say: (what: stri
       throw error
     }
   }
+  const latest = useRef(store)
+  latest.current = store
+  const last = useRef(Promise.resolve())
+  /** One at a time, each of what is drawn once the one before was answered. */
+  const save = (state?: 'ACTIVE') => (last.current = last.current.catch(() => {}).then(() => latest.current(state)))
   return {
     history,
     check,
