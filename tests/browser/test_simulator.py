@@ -14,6 +14,7 @@ from tests.browser.conftest import Service, Watch, opened
 from tests.browser.test_acts import confirmed
 from tests.browser.test_editor import HOOK, box, edited, palette, saved
 from tests.browser.test_screens import LOOKS, sideways, violations
+from tests.browser.test_unanswered import AWAY
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "docs/examples").glob("*.json"))
 
@@ -71,9 +72,10 @@ def simulated(service: Service, url: str, text: str) -> dict[str, Any]:
 
 
 def test_a_request_that_came_is_played_along_the_virtual_clock(
-    page: Page, service: Service
+    page: Page, service: Service, watch: Watch
 ) -> None:
     """With what is on the screen, saved or not."""
+    watch.expected = "503"
     letter = {"subject": "Hi {{trigger.data.name}}", "html": "<p style='color:red'>Bye</p>"}
     say: dict[str, Any] = {"id": "say", "type": "send_message", "channel": "email"}
     steps = [{**say, "content": letter}]
@@ -91,8 +93,18 @@ def test_a_request_that_came_is_played_along_the_virtual_clock(
     [came] = service.read(f"{url}/webhook-requests")["data"]
     newest = requests.locator("option").nth(1)
     expect(newest).to_have_attribute("title", came["createdAt"])
+    given, kept = page.get_by_label("Event (JSON)"), page.get_by_label("Event (JSON)").input_value()
+    asked = re.compile(r"/webhook-requests/[^/?]+$")
+    bare = {"json": {**service.read(f"/webhook-requests/{came['id']}"), "body": None}}
+    replies = [bare, AWAY]
+    page.route(asked, lambda route: route.fulfill(**replies.pop(0)))
+    for why in ("was not kept", "The database is away."):
+        requests.select_option(index=1)
+        page.locator(".given").get_by_role("alert").get_by_text(why).wait_for()
+        expect(given).to_have_value(kept)
+    page.unroute(asked)
     requests.select_option(index=1)
-    expect(page.get_by_label("Event (JSON)")).to_have_value(re.compile("Grace"))
+    expect(given).to_have_value(re.compile("Grace"))
     page.get_by_label("Start at").fill("2026-03-02T10:00")
     page.locator(".given .primary").click()
     page.locator(".trace").get_by_text("Hi Grace").wait_for()

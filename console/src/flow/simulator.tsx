@@ -9,7 +9,7 @@ import { meant, Whom, type Kind } from '../names'
 import { Preview } from '../preview'
 import { Refusal } from '../session'
 import { useCan } from '../me'
-import { Button, Changes, clock, Field, Form, Json as Tree, JsonText, plural, Status } from '../ui'
+import { Button, Changes, clock, Field, Form, Json as Tree, JsonText, plural, Refused, Status } from '../ui'
 import { Approved } from '../screens/messages'
 import { Decision, Passed, Why } from '../screens/runs'
 import { NOTHING, linkKey, type Played } from './canvas'
@@ -347,7 +347,11 @@ function Recorded({ of, id, pick }: { of: Kind; id: string; pick: (body: string)
           onChange={event => {
             const chosen = event.currentTarget.value
             if (chosen)
-              void act.run(async () => pick((await got(api.GET('/webhook-requests/{id}', byId(chosen)))).body ?? ''))
+              void act.run(async () => {
+                const { body } = await got(api.GET('/webhook-requests/{id}', byId(chosen)))
+                if (body === null) throw new Refusal(0, 'gone', 'The body of this request was not kept.')
+                pick(body)
+              })
           }}
         >
           <option value="">Latest {list.value.length}…</option>
@@ -359,6 +363,7 @@ function Recorded({ of, id, pick }: { of: Kind; id: string; pick: (body: string)
           ))}
         </select>
       </label>
+      <Refused problem={act.problem} />
     </div>
   )
 }
