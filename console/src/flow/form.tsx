@@ -1,12 +1,12 @@
 // Side forms, made of the JSON Schema of a kind: one control for each member, with what the check found at it.
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import type { Listed } from '../data'
 import { EVENTS, FIELDS, TAGS, useFlowChoice, useSegments, useTemplates, useTopics, type Kind } from '../names'
 import { useErrors } from '../errors'
 import { Button, Check, Field, Link, Several } from '../ui'
 import { Length } from '../lengths'
 import { ConditionField } from './conditions'
-import { flaw, isObject, parse, pretty, textOf, tried } from '../exact'
+import { flaw, isObject, parse, pretty, same, textOf, tried } from '../exact'
 import { isCondition, plain, type Kinds, type Schema } from './kinds'
 import { pointer, put, type Json, type Key } from './model'
 
@@ -249,78 +249,73 @@ export const typed = (text: string): unknown =>
 export const shown = (value: unknown) =>
   typeof value === 'string' ? (typed(value) === value ? value : JSON.stringify(value)) : textOf(value)
 
+/** A row of them: its name as it is typed, and the `key` by which it is kept, which no other has. */
+type Pair = { name: string; text: string; key: string }
+
 /** An object whose names its author chooses: headers, fields to set, variables, data. */
 function Pairs({ place, schema, value, set, of, label }: Control & { label: string }) {
   const texts = typeof schema.additionalProperties === 'object' && schema.additionalProperties.type === 'string'
-  const stored = Object.entries(isObject(value) ? value : {})
-  const [more, setMore] = useState<[string, string][]>([])
-  const list = place.at(-1) === 'set' ? SETTABLE : undefined
-  const whole = (pairs: [string, unknown][]) => set(pairs.length ? Object.fromEntries(pairs) : undefined)
-  const isDeep = (value != null && !isObject(value)) || stored.some(([, one]) => isObject(one) || Array.isArray(one))
+  const stored = isObject(value) ? value : {}
+  const [typing, setTyping] = useState<{ of: unknown; rows: Pair[] } | null>(null)
+  const latest = useRef<Pair[]>([]) // a row that is removed is left by that
+  const isDeep =
+    (value != null && !isObject(value)) || Object.values(stored).some(one => isObject(one) || Array.isArray(one))
   if (isDeep) return <JsonField {...{ place, schema, value, set, of, label }} />
+  const show = (key: string) => (texts ? textOf(stored[key]) : shown(stored[key]))
+  const isStored = (key: string) => key !== '' && Object.hasOwn(stored, key)
+  const rows = (latest.current =
+    typing && same(typing.of, value)
+      ? typing.rows
+      : Object.keys(stored).map(name => ({ name, text: show(name), key: name })))
+  /** A name alone is none yet, until its row is left. */
+  const change = (before: Pair[], isLeft = false) => {
+    const keys = new Set(before.map(each => each.key))
+    const rows = before.map(each => {
+      const name = each.name.trim()
+      if (each.key || keys.has(name)) return each
+      keys.add(name)
+      return { ...each, key: name }
+    })
+    const kept = rows
+      .filter(({ key, text }) => key && (text || isLeft || isStored(key)))
+      .map(({ key, text }) => [key, isStored(key) && show(key) === text ? stored[key] : texts ? text : typed(text)])
+    const next = kept.length ? Object.fromEntries(kept) : undefined
+    setTyping({ of: next, rows })
+    if (!same(next, value)) set(next)
+  }
+  const put = (index: number, changes: Partial<Pair>) => change(rows.with(index, { ...rows[index]!, ...changes }))
   return (
     <Group label={label} schema={schema} place={place} of={of} isWhole>
-      {stored.map(([name, one], index) => (
-        <div class="pairs" key={index}>
-          <input
-            aria-label={`${label}: name ${index + 1}`}
-            list={list}
+      {rows.map(({ name, text, key }, index) => (
+        <div
+          class="pairs"
+          key={index}
+          onFocusOut={event => {
+            if (!event.currentTarget.contains(event.relatedTarget as Node | null)) change(latest.current, true)
+          }}
+        >
+          <Box
+            label={`${label}: ${isStored(key) ? `name ${index + 1}` : 'new name'}`}
+            list={place.at(-1) === 'set' ? SETTABLE : undefined}
             value={name}
-            onChange={event => {
-              const to = event.currentTarget.value.trim()
-              whole(
-                stored.flatMap(([old, kept], at): [string, unknown][] =>
-                  at === index ? (to ? [[to, kept]] : []) : [[old, kept]],
-                ),
-              )
-            }}
+            placeholder="name"
+            wrong={name.trim() && !key ? 'Another one has this name.' : ''}
+            set={name => put(index, { name, key: '' })}
           />
-          <Value
-            label={`${label}: ${name}`}
-            value={texts ? textOf(one) : shown(one)}
-            pointer={pointer([...place, name])}
-            set={text =>
-              whole(stored.map(([old, kept], at) => [old, at === index ? (texts ? text : typed(text)) : kept]))
-            }
+          <Box
+            label={`${label}: ${isStored(key) ? key : 'new value'}`}
+            value={text}
+            placeholder="value"
+            pointer={pointer([...place, key])}
+            set={text => put(index, { text })}
           />
-          <Button small aria-label={`Remove ${name}`} onClick={() => whole(stored.filter((_, at) => at !== index))}>
+          <Button small aria-label={`Remove ${name || 'this one'}`} onClick={() => change(rows.toSpliced(index, 1))}>
             ✕
           </Button>
         </div>
       ))}
-      {more.map(([name, text], index) => (
-        <div
-          class="pairs"
-          key={`new ${index}`}
-          onFocusOut={event => {
-            if (!name.trim() || event.currentTarget.contains(event.relatedTarget as Node | null)) return
-            whole([...stored, [name.trim(), texts ? text : typed(text)]])
-            setMore(more.filter((_, at) => at !== index))
-          }}
-        >
-          <input
-            aria-label={`${label}: new name`}
-            list={list}
-            value={name}
-            placeholder="name"
-            onInput={event => {
-              const to = event.currentTarget.value
-              setMore(more.map((one, at) => (at === index ? [to, one[1]] : one)))
-            }}
-          />
-          <input
-            aria-label={`${label}: new value`}
-            value={text}
-            placeholder="value"
-            onInput={event => {
-              const to = event.currentTarget.value
-              setMore(more.map((one, at) => (at === index ? [one[0], to] : one)))
-            }}
-          />
-        </div>
-      ))}
       <p class="buttons">
-        <Button small onClick={() => setMore([...more, ['', '']])}>
+        <Button small onClick={() => setTyping({ of: value, rows: [...rows, { name: '', text: '', key: '' }] })}>
           Add one
         </Button>
       </p>
@@ -328,22 +323,21 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
   )
 }
 
-/** One of an object's values. */
-function Value({
+function Box({
   label,
-  value,
   set,
   pointer: at,
-}: {
-  label: string
-  value: string
-  set: (text: string) => void
-  pointer: string
-}) {
-  const { marks, below } = useErrors(at)
+  wrong,
+  ...rest
+}: Pick<Parameters<typeof Field>[0], 'label' | 'value' | 'set' | 'pointer' | 'wrong' | 'list' | 'placeholder'>) {
+  const { marks, below } = useErrors(at, wrong)
   return (
     <>
-      <input aria-label={label} value={value} {...marks} onInput={event => set(event.currentTarget.value)} />
+      <input
+        {...({ ...rest, ...marks } as object)}
+        aria-label={label}
+        onInput={event => set(event.currentTarget.value)}
+      />
       {below}
     </>
   )
