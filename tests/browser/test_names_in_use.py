@@ -3,6 +3,7 @@ editor reads for it once."""
 
 from __future__ import annotations
 
+import re
 import secrets
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit
 from playwright.sync_api import Page, Request, Route, expect
 
 from tests.browser.conftest import Service, loaded, went
-from tests.browser.test_editor import box, edited, saved
+from tests.browser.test_editor import HOOK, box, edited, saved
 from tests.browser.test_screens import LOOKS, sideways, violations
 
 MANY = 40
@@ -142,3 +143,20 @@ def test_values_for_a_text_are_filtered_where_there_are_many(page: Page, service
     expect(offered).to_have_count(1)
     offered.press("Enter")
     expect(subject).to_have_value("Your {{contact.metadata.field_39}}")
+
+
+def test_a_line_that_gives_a_new_contact_no_value_stays_and_says_so(
+    page: Page, service: Service
+) -> None:
+    trigger = {**HOOK, "createContact": True}
+    url = edited(page, service, "workflows", trigger=trigger)
+    box(page, "trigger").click()
+    text = page.get_by_label("Custom fields")
+    text.fill("plan = pro\nsource")
+    page.keyboard.press("Tab")
+    expect(text).to_have_accessible_description(re.compile("One per line: name = value[.]"))
+    expect(text).to_have_value("plan = pro\nsource")
+    text.fill("plan = pro\nsource = shop")
+    saved(page)
+    defaults = service.read(url)["trigger"]["contactDefaults"]
+    assert defaults["metadata"] == {"plan": "pro", "source": "shop"}

@@ -1,5 +1,6 @@
 // What a contact begins with that a trigger makes.
 import { useState } from 'preact/hooks'
+import { same } from '../exact'
 import { linesOf, valuesOf } from '../lines'
 import { InUse } from '../offered'
 import { Field } from '../ui'
@@ -13,9 +14,14 @@ export function NewContact({ defaults, set }: { defaults: Json; set: (defaults: 
   }
   const metadata = (defaults.metadata ?? {}) as Json
   const [before] = useState(metadata) // on the way to "false" there is "fals"
-  const setMetadata = (text: string) => {
-    const lines = text.split('\n').filter(line => line.includes('='))
-    const now = valuesOf(lines.join('\n'), before)
+  const [typed, setTyped] = useState('')
+  const lines = (text: string, isPair: boolean) =>
+    text.split('\n').filter(line => line.trim() && line.includes('=') === isPair)
+  const read = (text: string) => valuesOf(lines(text, true).join('\n'), before)
+  const text = same(read(typed), metadata) ? typed : linesOf(metadata) // as Undo has it, too
+  const setMetadata = (next: string) => {
+    setTyped(next)
+    const now = read(next)
     change('metadata', Object.keys(now).length ? now : undefined)
   }
   return (
@@ -47,14 +53,14 @@ export function NewContact({ defaults, set }: { defaults: Json; set: (defaults: 
           change('tags', tags.length ? tags : undefined)
         }}
       />
-      <InUse text={linesOf(metadata)} set={setMetadata}>
-        <Typed
+      <InUse text={text} set={setMetadata}>
+        <Field
           label="Custom fields"
           rows={2}
-          text={linesOf(metadata)}
+          value={text}
+          set={setMetadata}
           pointer="/trigger/contactDefaults/metadata"
-          hint="One per line: name = value"
-          read={setMetadata}
+          {...{ [lines(text, false).length ? 'wrong' : 'hint']: 'One per line: name = value.' }}
         />
       </InUse>
     </fieldset>
