@@ -13,6 +13,7 @@ from tests.browser.conftest import HOSTILE, Service, Watch, loaded, opened, read
 from tests.browser.test_acts import confirmed
 from tests.browser.test_screens import clean
 from tests.browser.test_stories import pressed
+from tests.browser.test_unanswered import AWAY
 from tests.browser.test_why import is_explained
 from tests.cast import NEXT_MONTH
 
@@ -661,6 +662,25 @@ def test_a_time_that_has_passed_is_named_before_it_is_scheduled(
     schedule.click()
     dialog.get_by_text("has passed: choose another one first").wait_for()
     page.evaluate("() => { Date.now = window.now }")  # for other tests
+
+
+def test_a_broadcast_is_not_scheduled_by_figures_that_could_not_be_counted_again(
+    page: Page, service: Service, watch: Watch
+) -> None:
+    watch.expected = "503"
+    body = {"name": f"Old {secrets.token_hex(4)}", "tag": "tea", "templateId": template(service)}
+    path = f"/broadcasts/{service.made('/broadcasts', body)['id']}"
+    opened(page, service, path)
+    page.get_by_role("heading", name="Who would get it now").wait_for()
+    page.route(f"**{path}/preview", lambda route: route.fulfill(**AWAY))
+    page.get_by_role("button", name="Schedule", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("alert").get_by_text("The database is away.").wait_for()
+    expect(dialog.get_by_role("button", name="Schedule")).to_be_disabled()
+    page.unroute(f"**{path}/preview")
+    dialog.get_by_role("button", name="Cancel").click()
+    confirmed(page, "Schedule")
+    assert service.read(path)["state"] != "DRAFT"
 
 
 def test_a_broadcast_that_was_cancelled_before_it_began_is_only_deleted(

@@ -113,10 +113,8 @@ export function Broadcast({ id }: { id: string }) {
   }
   const isOpen = value !== null && (value.state === 'DRAFT' || value.state === 'SCHEDULED')
   const isWaiting = isOpen && (value.state === 'DRAFT' || !!value.sendAt) // one that starts at once may have ended by the answer
-  const preview = useLoaded(
-    async () => (isWaiting ? got(api.POST('/broadcasts/{id}/preview', path)) : null),
-    [id, isWaiting, value?.updatedAt],
-  )
+  const count = () => got(api.POST('/broadcasts/{id}/preview', path))
+  const preview = useLoaded(async () => (isWaiting ? count() : null), [id, isWaiting, value?.updatedAt])
   const neverBegan = isOpen || (value?.state === 'CANCELLED' && !value.audience.frozen)
   return (
     <Screen
@@ -135,7 +133,7 @@ export function Broadcast({ id }: { id: string }) {
                 label="Schedule"
                 primary
                 title="Send this broadcast?"
-                read={preview.reload}
+                read={async () => preview.set(await count())}
                 act={() =>
                   done(got(api.POST('/broadcasts/{id}/schedule', { ...path, headers: { 'If-Match': value.etag } })))
                 }
