@@ -215,6 +215,22 @@ def test_a_change_of_a_member_gives_back_no_role_that_was_taken(
     assert (member()["role"], member()["sendsBroadcasts"]) == ("editor", True)
 
 
+def test_whoever_takes_a_role_from_themselves_sees_at_once_what_is_left(
+    stranger: Page, service: Service
+) -> None:
+    email = service.joined("admin")
+    signed_in(stranger, service, email, "/settings/members")
+    stranger.get_by_role("heading", name="Invite").wait_for()
+    row = stranger.get_by_role("row", name=email)
+    row.get_by_role("button", name="Change role").click()
+    dialog = stranger.get_by_role("dialog")
+    dialog.get_by_label("Role").select_option("viewer")
+    dialog.get_by_role("button", name="Change role").click()
+    stranger.get_by_text("Admin, viewer").wait_for()
+    expect(stranger.get_by_role("heading", name="Invite")).to_have_count(0)
+    expect(stranger.get_by_role("button", name="Change role")).to_have_count(0)
+
+
 def endpoint(service: Service) -> Any:
     all = service.read("/event-endpoints")["data"]
     [found] = [one for one in all if one["url"] == "https://example.com/chosen"]

@@ -25,6 +25,7 @@ export function Members() {
   const list = useListed(cursor => got(api.GET('/memberships', page(cursor))), ['members'])
   const may = useCan()('memberships:write')
   const roles = useGrantable()
+  const { user, reload } = useMe()
   const [draft, set, forget] = useDraft('invitation', { email: '', role: 'editor' as Role })
   const field = fields(draft, set)
   return (
@@ -59,7 +60,16 @@ export function Members() {
                   may &&
                   roles.includes(each.role) && (
                     <span class="actions">
-                      {each.status === 'ACTIVE' && <ChangeMember member={each} roles={roles} done={list.reload} />}
+                      {each.status === 'ACTIVE' && (
+                        <ChangeMember
+                          member={each}
+                          roles={roles}
+                          done={async () => {
+                            if (each.userId === user?.id) await reload() // may do less by now
+                            await list.reload()
+                          }}
+                        />
+                      )}
                       <Confirm
                         label={each.status === 'PENDING' ? 'Revoke' : 'Remove'}
                         danger
