@@ -405,6 +405,6 @@ def test_nobody_is_offered_a_role_above_their_own(
     assert owners.get_by_role("button").count() == 0
     assert (
         rows.filter(has=page.get_by_role("cell", name="admin", exact=True))
-        .get_by_role("button", name="Remove")
+        .get_by_role("button", name="Change role")
         .count()
     )

@@ -18,6 +18,7 @@ from tests.browser.conftest import (
     opened,
     signed_in,
     signed_in_by_form,
+    switched,
 )
 from tests.browser.test_acts import confirmed
 from tests.browser.test_screens import clean
@@ -215,20 +216,46 @@ def test_a_change_of_a_member_gives_back_no_role_that_was_taken(
     assert (member()["role"], member()["sendsBroadcasts"]) == ("editor", True)
 
 
+def in_south(page: Page, service: Service, role: str) -> tuple[str, Service]:
+    """On the page of its members, by their address: who has North as well; and its owner."""
+    email, _ = service.registered("Wanda", "North")
+    _, bearer = service.registered("Sol", "South")
+    sol = service.acting(bearer)
+    sol.made("/memberships/invitations", {"email": email, "role": role})
+    sol.accepted(sol.letter("invitation", email), "Wanda")
+    signed_in(page, service, email)
+    switched(page, "South")
+    page.get_by_role("heading", level=1, name="South").wait_for()
+    opened(page, service, "/settings/members")
+    return email, sol
+
+
 def test_whoever_takes_a_role_from_themselves_sees_at_once_what_is_left(
     stranger: Page, service: Service
 ) -> None:
-    email = service.joined("admin")
-    signed_in(stranger, service, email, "/settings/members")
+    email, _ = in_south(stranger, service, "admin")
     stranger.get_by_role("heading", name="Invite").wait_for()
     row = stranger.get_by_role("row", name=email)
     row.get_by_role("button", name="Change role").click()
     dialog = stranger.get_by_role("dialog")
     dialog.get_by_label("Role").select_option("viewer")
     dialog.get_by_role("button", name="Change role").click()
-    stranger.get_by_text("Admin, viewer").wait_for()
+    stranger.get_by_text("Wanda, viewer").wait_for()
     expect(stranger.get_by_role("heading", name="Invite")).to_have_count(0)
     expect(stranger.get_by_role("button", name="Change role")).to_have_count(0)
+
+
+def test_a_member_leaves_a_workspace_and_goes_on_in_another(
+    stranger: Page, service: Service, watch: Watch
+) -> None:
+    watch.expected = "status of 40"  # of a session that is over, and of a workspace that was left
+    email, sol = in_south(stranger, service, "viewer")
+    expect(stranger.get_by_role("button", name="Leave workspace")).to_have_count(1)
+    confirmed(stranger, "Leave workspace")
+    stranger.get_by_role("heading", level=1, name="Sign in").wait_for()
+    assert email not in {one["email"] for one in sol.read("/memberships")["data"]}
+    signed_in_by_form(stranger, service, email)
+    stranger.get_by_role("heading", level=1, name="North").wait_for()
 
 
 def endpoint(service: Service) -> Any:

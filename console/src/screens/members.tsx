@@ -5,6 +5,7 @@ import { fields, useDraft, useListed } from '../data'
 import { useCan, useMe } from '../me'
 import { page } from '../names'
 import { Secret } from '../secret'
+import { leave } from '../session'
 import { Sought } from '../sought'
 import { Check, Confirm, Field, Form, Section, Table, When, CREATED, STATUS } from '../ui'
 
@@ -56,39 +57,48 @@ export function Members() {
               STATUS,
               [
                 'Actions',
-                each =>
-                  may &&
-                  roles.includes(each.role) && (
+                each => {
+                  const isOwn = user !== null && each.userId === user.id
+                  const mayChange = may && roles.includes(each.role)
+                  if (!isOwn && !mayChange) return null
+                  const [label, title, follows] = isOwn
+                    ? [
+                        'Leave workspace',
+                        'Leave this workspace?',
+                        'Your sessions in it end, and the API keys that you created stop working. You are then signed out.',
+                      ]
+                    : each.status === 'PENDING'
+                      ? ['Revoke', 'Revoke this invitation?', 'Its link stops working.']
+                      : [
+                          'Remove',
+                          `Remove ${each.name ?? 'this member'}?`,
+                          'Their sessions in this workspace end at once, and their API keys stop working.',
+                        ]
+                  return (
                     <span class="actions">
-                      {each.status === 'ACTIVE' && (
+                      {mayChange && each.status === 'ACTIVE' && (
                         <ChangeMember
                           member={each}
                           roles={roles}
                           done={async () => {
-                            if (each.userId === user?.id) await reload() // may do less by now
+                            if (isOwn) await reload() // may do less by now
                             await list.reload()
                           }}
                         />
                       )}
                       <Confirm
-                        label={each.status === 'PENDING' ? 'Revoke' : 'Remove'}
+                        label={label}
                         danger
-                        title={
-                          each.status === 'PENDING'
-                            ? 'Revoke this invitation?'
-                            : `Remove ${each.name ?? 'this member'}?`
+                        title={title}
+                        act={() =>
+                          got(api.DELETE('/memberships/{id}', byId(each.id))).then(isOwn ? leave : list.reload)
                         }
-                        sure={each.status === 'PENDING' ? 'Revoke' : 'Remove'}
-                        act={() => got(api.DELETE('/memberships/{id}', byId(each.id))).then(list.reload)}
                       >
-                        <p>
-                          {each.status === 'PENDING'
-                            ? 'Its link stops working.'
-                            : 'Their sessions in this workspace end at once, and their API keys stop working.'}
-                        </p>
+                        <p>{follows}</p>
                       </Confirm>
                     </span>
-                  ),
+                  )
+                },
               ],
             ]}
           />
