@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.conftest import Service, Watch, hasty, loaded, opened, signed_in
+from tests.browser.conftest import Service, Watch, hasty, loaded, opened, paged, signed_in
 from tests.browser.test_screens import clean
 
 
@@ -227,6 +227,22 @@ def test_a_message_and_an_event_are_made_for_one_contact(
     page.get_by_text("For <b>Ada</b>: tea").wait_for()
     [message] = service.read(f"/messages?contactId={id}")["data"]
     assert message["templateId"] == template
+
+
+def test_an_event_that_is_recorded_is_seen_below_however_much_is_shown(
+    page: Page, service: Service
+) -> None:
+    id = service.made("/contacts", {"email": f"{secrets.token_hex(4)}@example.com"})["id"]
+    for name in ("one", "two", "three"):
+        service.made(f"/contacts/{id}/events", {"name": name})
+    paged(page, 50, 2)
+    opened(page, service, f"/contacts/{id}")
+    page.get_by_role("button", name="Show more").click()
+    page.locator(".timeline").get_by_text("one", exact=True).wait_for()
+    page.get_by_role("button", name="Record event").click()
+    page.get_by_label("Name", exact=True).fill("four")
+    page.get_by_role("button", name="Record", exact=True).click()
+    page.locator(".timeline").get_by_text("four", exact=True).wait_for()
 
 
 def test_contacts_are_tried_imported_searched_and_exported(

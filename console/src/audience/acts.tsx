@@ -74,7 +74,7 @@ export function SendMessage({ contact, done }: Doing) {
   )
 }
 
-export function RecordEvent({ contact, done }: Doing) {
+export function RecordEvent({ contact, done, reload }: Doing & { reload: () => Promise<void> }) {
   const [draft, change, forget] = useDraft(`event.${contact.id}`, { name: '', properties: '{}' })
   const field = fields(draft, change)
   const [recorded, setRecorded] = useState('')
@@ -93,6 +93,7 @@ export function RecordEvent({ contact, done }: Doing) {
           )
           forget()
           setRecorded(name)
+          await reload()
         }}
       >
         <Field

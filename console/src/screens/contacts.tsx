@@ -400,7 +400,9 @@ export function Contact({ id }: { id: string }) {
             {open === 'event' && (
               <Later
                 load={reaching}
-                show={({ RecordEvent }) => <RecordEvent contact={value} done={() => setOpen('')} />}
+                show={({ RecordEvent }) => (
+                  <RecordEvent contact={value} done={() => setOpen('')} reload={timeline.reload} />
+                )}
               />
             )}
             {value.suppressions.length > 0 && (
