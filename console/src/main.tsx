@@ -74,7 +74,7 @@ const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Elemen
     '/flows/:kind/:id/versions',
     ({ kind = '', id = '' }) => (
       <Flow kind={kind} id={id} tab="versions">
-        {of => <Later load={comparing} show={({ Versions }) => <Versions of={of} id={id} />} />}
+        {(of, newest) => <Later load={comparing} show={({ Versions }) => <Versions {...{ of, id, newest }} />} />}
       </Flow>
     ),
   ],

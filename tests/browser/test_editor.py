@@ -836,12 +836,15 @@ def test_numbers_keep_their_digits(page: Page, service: Service) -> None:
 def test_versions_are_compared_with_the_runs_on_each(page: Page, service: Service) -> None:
     pause = {"id": "pause", "type": "wait", "duration": "P1D"}
     url = edited(page, service, "workflows", steps=[pause])
+    opened(page, service, f"/flows{url}/versions")
+    page.get_by_text("No versions yet.").wait_for()
     confirmed(page, "Activate")
+    page.get_by_role("cell", name="first version").wait_for()
     contact = service.made("/contacts", {"email": f"vi-{secrets.token_hex(4)}@example.com"})
     service.made(f"{url}/runs", {"contactId": contact["id"], "data": {}})
     service.until(lambda: service.read(url)["stats"]["runs"].get("WAITING"))
     with arranged(page):
-        page.reload()
+        opened(page, service, f"/flows{url}/edit")
     box(page, "pause").get_by_text("1 here").wait_for()
     box(page, "pause").click()
     page.get_by_label("Duration").fill("P3D")

@@ -13,14 +13,13 @@ import type { Difference } from './model'
 
 export { propose } from './kept' // for the page of a request
 
-export function Versions({ of, id }: { of: Kind; id: string }) {
+export function Versions({ of, id, newest }: { of: Kind; id: string; newest: number }) {
   const { query } = useLocation()
   const list = useListed<Schemas['VersionSummary']>(
     cursor => got(api.GET(`/${of}/{id}/versions`, { params: { path: { id }, ...page(cursor).params } })),
-    [of, id],
+    [of, id, newest],
   )
   const chosen = Number(query.get('version')) || 0
-  const newest = list.rows?.[0]?.version ?? 0
   const after = Number(query.get('to')) || newest,
     before = Number(query.get('from')) || after - 1
   const options = (list.rows ?? []).map(each => [String(each.version), `version ${each.version}`] as const)

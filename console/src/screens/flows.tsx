@@ -112,7 +112,7 @@ export function Flow({
   kind: string
   id: string
   tab?: string
-  children?: (of: Kind) => preact.ComponentChildren
+  children?: (of: Kind, version: number) => preact.ComponentChildren
 }) {
   const of = kindOf(kind)
   const path = byId(id)
@@ -229,12 +229,14 @@ export function Flow({
           take={() => setConflict(null)}
         />
       )}
-      {children ? (
-        children(of)
-      ) : tab === 'requests' ? (
+      {tab === 'requests' ? (
         <RequestTable of={of} id={id} isHook={!value || value.trigger.source === 'inbound_webhook'} />
       ) : (
-        <Shown of={flow}>{({ value }) => <Overview of={of} value={value} wanted={wanted} patch={patch} />}</Shown>
+        <Shown of={flow}>
+          {({ value }) =>
+            children ? children(of, value.version) : <Overview of={of} value={value} wanted={wanted} patch={patch} />
+          }
+        </Shown>
       )}
     </Screen>
   )
