@@ -167,8 +167,11 @@ def test_a_simulation_is_saved_as_a_case_and_run(
         '{"data": {"email": "grace@example.com", "name": "Grace", "seen": 12345678901234567890}}'
     )
     page.get_by_label("Event (JSON)").fill(event)
-    page.locator(".given .primary").click()
+    page.locator(".given .primary").press("Enter")
     page.locator(".trace").get_by_text("Hi Grace").wait_for()
+    expect(page.locator(".side :focus")).to_have_count(1)  # though the form is folded away
+    page.keyboard.press("Tab")
+    expect(page.get_by_label("Virtual time")).to_be_focused()
     name = page.get_by_label("Case name")
     name.fill("a?")
     page.get_by_role("button", name="Save as case").click()

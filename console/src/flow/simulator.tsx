@@ -142,7 +142,10 @@ export function Simulator({
     setSimulated(walked(doc))
     setTrace(answer)
     setFrame(answer.steps.length)
-    requestAnimationFrame(() => top.current?.scrollIntoView({ block: 'nearest' }))
+    requestAnimationFrame(() => {
+      top.current?.scrollIntoView({ block: 'nearest' })
+      if (!trace) top.current?.focus({ preventScroll: true }) // the form is folded away
+    })
   }
   const opened = ({ given }: Case) => {
     change(inputOf(given))
@@ -151,7 +154,7 @@ export function Simulator({
   }
   return (
     <>
-      <div ref={top} />
+      <div id="trace" ref={top} tabIndex={-1} />
       {isOld && (
         <p class="note" role="status">
           The flow has changed: simulate it again.
