@@ -863,11 +863,14 @@ export function Confirm({
     if (!dialog.current.open) dialog.current.showModal()
     toFirst(dialog.current)
   }
-  const done = () =>
+  const done = () => {
+    const from = document.activeElement
     void acting.run(act).then(fine => {
-      if (fine) dialog.current?.close()
-      else refused()
+      if (!fine) return refused()
+      dialog.current?.close()
+      if (!from?.isConnected && document.activeElement === document.body) document.querySelector('h1')?.focus() // what was pressed is gone
     })
+  }
   return (
     <>
       <Button

@@ -278,6 +278,7 @@ def test_suppressions_are_narrowed_by_what_they_are(page: Page, service: Service
     expect(page.locator("tbody tr")).to_have_count(1)
     confirmed(page, "Lift", within=page.get_by_role("row", name=kept))
     page.get_by_text("No suppressed addresses match.").wait_for()
+    expect(page.get_by_role("heading", level=1)).to_be_focused()  # for its button is gone
     assert [service.api.delete(f"/suppressions/{id}").status_code for id in ids] == [404, 204]
 
 
