@@ -630,6 +630,26 @@ def test_ctrl_s_asks_before_it_saves_an_active_flow(page: Page, service: Service
     assert service.read(url)["steps"][0]["tag"] == "b"
 
 
+def test_a_secret_that_was_typed_is_discarded_once_that_was_confirmed(
+    page: Page, service: Service
+) -> None:
+    edited(page, service, "workflows")
+    box(page, "trigger").click()
+    secret = page.get_by_label("Signing secret")
+    secret.fill("a secret of sixteen letters or more")
+    discard = page.get_by_role("button", name="Discard changes", exact=True)
+    discard.click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text("not the signing secret").wait_for()
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(secret).to_have_value("a secret of sixteen letters or more")
+    confirmed(page, "Discard changes")
+    expect(secret).to_have_value("")
+    page.get_by_label("Create contacts that are not known yet").check()
+    discard.click()  # which Undo takes back, so that nothing is asked
+    page.get_by_text("all changes saved").wait_for()
+
+
 def test_a_header_is_kept_whichever_of_its_boxes_is_filled_last(
     page: Page, service: Service
 ) -> None:

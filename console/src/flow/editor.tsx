@@ -255,7 +255,16 @@ function Editor({
                 Tidy up
               </Button>
             )}
-            {isChanged && <Button onClick={saving.discard}>Discard changes</Button>}
+            {isChanged && (
+              <Confirm
+                label="Discard changes"
+                title="Discard changes?"
+                isAsked={() => secret !== ''}
+                act={async () => saving.discard()}
+              >
+                <p>Undo brings back what you drew, but not the signing secret that you typed.</p>
+              </Confirm>
+            )}
             {state === 'ACTIVE' ? (
               <Confirm
                 id="save"
