@@ -251,7 +251,14 @@ export const Findings = <T extends { severity: string; message: string }>({
     </ul>
   ) : null
 
-const valued = (value: unknown) => (value == null ? <i>nothing</i> : asItReads(value))
+const valued = (value: unknown) =>
+  value == null ? (
+    <i>nothing</i>
+  ) : value && typeof value === 'string' && !value.replace(NOTABLE, '') ? (
+    <Sentence text={value} />
+  ) : (
+    asItReads(value)
+  )
 
 /** What became of values, by name. */
 export const Changes = ({

@@ -13,6 +13,7 @@ from app.machine.reasons import SENTENCES
 from app.runs.explaining_broadcasts import BARRED
 from app.runs.explanations import MEANINGS, EvidenceType, Explanation
 from tests.browser.conftest import Service, opened, ready
+from tests.cast import NEXT_MONTH
 from tests.test_console import ADVICE
 
 HOOK = {"source": "inbound_webhook", "contactLookup": "email", "contactPath": "data.email"}
@@ -203,6 +204,12 @@ def test_moments_in_sentences_are_in_the_readers_zone(another_tab: Page, service
         expect(moment).to_have_text(shown)
         expect(moment).to_have_attribute("title", until)
         assert until not in page.locator(sentence).first.inner_text()
+    steps = [{"id": "pause", "type": "wait", "until": NEXT_MONTH}]
+    assert service.api.patch(f"/workflows/{made['id']}", json={"steps": steps}).is_success
+    opened(page, service, f"/flows/workflows/{made['id']}/versions?from=1&to=2")
+    moment = page.locator(".differences time")
+    expect(moment).to_have_text(page.evaluate(script, NEXT_MONTH))
+    expect(moment).to_have_attribute("title", NEXT_MONTH)
 
 
 def codes(service: Service, contact: str) -> set[str]:
