@@ -545,6 +545,44 @@ def test_a_flow_is_paused_activated_started_by_hand_and_archived_for_good(
     page.get_by_role("button", name="Duplicate").wait_for()
 
 
+def test_a_run_and_a_request_are_tried_again_and_a_run_is_cancelled(
+    page: Page, service: Service
+) -> None:
+    mark = secrets.token_hex(4)
+    ada = {"email": f"{mark}@example.com", "metadata": {"zero": 0}}
+    contact = service.made("/contacts", ada)["id"]
+    trigger = {"source": "inbound_webhook", "contactLookup": "email", "contactPath": "email"}
+    tag = {"id": "tag", "type": "add_tag", "tag": "{{ 1 | divided_by: contact.metadata.zero }}"}
+    steps = [tag, {"id": "rest", "type": "wait", "duration": "P9D"}]
+    body = {"name": f"Broken {mark}", "state": "ACTIVE", "trigger": trigger, "steps": steps}
+    made = service.made("/workflows", body)
+    hook, url = made["trigger"]["webhookUrl"], f"/workflows/{made['id']}"
+    id = service.api.post(hook, json={"email": ada["email"]}).json()["runId"]
+
+    def is_now(status: str) -> bool:
+        return bool(service.read(f"/runs/{id}")["status"] == status)
+
+    service.until(lambda: is_now("FAILED"))
+    assert service.api.patch(f"/contacts/{contact}", json={"metadata": {"zero": 1}}).is_success
+    opened(page, service, f"/runs/{id}")
+    confirmed(page, "Retry")
+    service.until(lambda: is_now("WAITING"))
+    assert service.read(f"/contacts/{contact}")["tags"] == ["1"]
+    confirmed(page, "Cancel run")
+    page.locator(".verdict").get_by_text("Cancelled").wait_for()
+    assert is_now("CANCELLED")
+
+    assert service.api.post(hook, json={"mail": ada["email"]}).status_code == 422
+    refused = f"{url}/webhook-requests?outcome=REFUSED"
+    [request] = service.until(lambda: service.read(refused)["data"])
+    assert service.api.patch(url, json={"trigger": {"contactPath": "mail"}}).is_success
+    opened(page, service, f"/requests/{request['id']}")
+    confirmed(page, "Retry")
+    page.get_by_role("heading", level=1, name="Run", exact=True).wait_for()
+    run = service.read(f"/runs/{page.url.rpartition('/')[2]}")
+    assert (run["contactId"], run["workflowId"], run["version"]) == (contact, made["id"], 2)
+
+
 def test_a_webhook_gets_another_url_and_another_secret(page: Page, service: Service) -> None:
     trigger = {"source": "inbound_webhook", "contactLookup": "email", "contactPath": "email"}
     body = {"name": "Hooked", "state": "ACTIVE", "trigger": {**trigger, "createContact": True}}

@@ -16,6 +16,8 @@ from tests.browser.test_editor import HOOK, box, edited, palette, saved
 from tests.browser.test_screens import LOOKS, sideways, violations
 from tests.browser.test_unanswered import AWAY
 
+STEPS = """all => all.map(one => [one.querySelector('code').innerText, one.className,
+    one.querySelector('.step > span > b')?.innerText ?? ''])"""
 EXAMPLES = sorted((Path(__file__).parents[2] / "docs/examples").glob("*.json"))
 
 
@@ -40,9 +42,15 @@ def test_each_example_is_opened_changed_simulated_and_activated(
         page.locator(".given .primary").click()
         page.locator(".trace").wait_for()
         trace = simulated(service, f"/{kind}/{id}/simulate", example.read_text())
-        steps = [f"{step['nodeId']} {step['status'].lower()}" for step in trace["steps"]]
-        items = "all => all.map(one => `${one.querySelector('code').innerText} ${one.className}`)"
-        assert page.locator(".trace .way > li").evaluate_all(items) == steps, example
+        steps = [
+            [
+                step["nodeId"],
+                step["status"].lower(),
+                "" if step["port"] in (None, "next") else step["port"],
+            ]
+            for step in trace["steps"]
+        ]
+        assert page.locator(".trace .way > li").evaluate_all(STEPS) == steps, example
         checked = service.made(f"/{kind}/check", file["definition"] | {"name": "Checked"})
         boxes = "all => all.map(one => one.dataset.id)"
         drawn = page.locator(".react-flow__node").evaluate_all(boxes)
