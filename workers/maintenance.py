@@ -204,7 +204,7 @@ class JobSweep:
                     db, kind, after=self._rows.get(kind), limit=SWEPT_AT_ONCE
                 )
             for workspace_id, id in found:
-                log.error("a row had no job", extra={"kind": kind, "row_id": id})
+                log.error("a row had no job", extra={"kind": kind, "job_id": id})
                 wake = partial(jobs.wake, kind=kind, workspace_id=workspace_id, ids=[id])
                 await visits.visit(workspace_id, wake)
             await asyncio.sleep(PAUSE_SECONDS)
@@ -214,7 +214,7 @@ class JobSweep:
                 db, late=late, after=self._jobs, limit=SWEPT_AT_ONCE
             )
         for kind, workspace_id, id in strays:
-            log.error("a job had no row", extra={"kind": kind, "row_id": id})
+            log.error("a job had no row", extra={"kind": kind, "job_id": id})
             delete = partial(
                 job_sweep.delete_stray, kind=kind, workspace_id=workspace_id, id=id, late=late
             )
