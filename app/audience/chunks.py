@@ -48,7 +48,7 @@ class ChunkSize:
 
     contacts: int = field(default_factory=lambda: FIRST)  # read now, so that tests can change it
     by_machine: bool = False
-    measured_chunks: int = 0  # before the next one, but for those that were cut off
+    chunks_done: int = 0  # of a spell, but for those that were cut off
 
     def limit_to(self, most: int) -> int:
         """Have no more than `most` contacts, from now on; how many."""
@@ -68,7 +68,6 @@ class ChunkSize:
             self.by_machine, self.contacts = self.contacts == 1, 1
             raise cut_off from error
         self.by_machine = False
-        self.measured_chunks += 1
         seconds = max(SHORTEST_SECONDS, monotonic() - began)
         times = min(MOST_GROWTH, max(0.5, AIM_SECONDS / seconds))
         fewest = min(FIRST, 2 * self.contacts) if seconds <= LONG_SECONDS else 1
@@ -79,17 +78,29 @@ async def work_in_chunks(
     lease: Lease, job: Job, chunk: Callable[[ChunkSize], Awaitable[bool]]
 ) -> bool:
     """Work on a claimed job for a spell, a `chunk` at a time: each says whether there is more to be
-    done now, and is asked again while the answer of its COMMIT is lost. Whether there is more, and
-    the lease is held: the claim is to be given back then, for a large audience takes minutes."""
+    done now, and is asked again while the answer of its COMMIT is lost, unless it is cut off. The
+    last answer: the claim is to be given back then, for a large audience takes minutes."""
     began, size = monotonic(), ChunkSize()
     ends, goes_on, is_cut_off = began + SPELL_SECONDS, True, False
     while goes_on and lease.is_held and (is_cut_off or monotonic() < ends):
-        try:
-            goes_on, is_cut_off = await lease.until_known(partial(chunk, size)), False
-        except CutOff as error:
-            extra = {"kind": job.kind, "row_id": job.id, "contacts": error.contacts}
-            log.warning("chunk given up", extra={**extra, "error": error.reason})
+        done = await lease.until_known(partial(_unless_cut_off, chunk, size))
+        if isinstance(done, CutOff):
+            extra = {**job.logged, "contacts": done.contacts, "error": done.reason}
+            log.warning("chunk given up", extra=extra)
             # It goes on in this claim, with one contact: the next begins with those again who took
             # too long together.
             ends, is_cut_off = began + SLOW_SPELL_SECONDS, True
-    return goes_on and lease.is_held
+        else:
+            goes_on, is_cut_off = done, False
+            size.chunks_done += 1
+    return goes_on
+
+
+async def _unless_cut_off(
+    chunk: Callable[[ChunkSize], Awaitable[bool]], size: ChunkSize
+) -> bool | CutOff:
+    """The answer of a chunk, or how it was cut off, which is known just as well."""
+    try:
+        return await chunk(size)
+    except CutOff as error:
+        return error

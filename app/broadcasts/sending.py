@@ -60,7 +60,7 @@ async def move(process: Process, job: Job) -> None:
                     await _rest(process, db, job, await db.now())
 
 
-async def step(process: Process, job: Job, size: ChunkSize | None = None) -> bool:
+async def step(process: Process, job: Job, size: ChunkSize) -> bool:
     """One transaction's worth, of a chunk that has this size while the audience is frozen; whether
     to go on at once. Done again after a COMMIT whose answer was lost, it finds what it did. Raises
     CutOff."""
@@ -84,7 +84,7 @@ async def step(process: Process, job: Job, size: ChunkSize | None = None) -> boo
                 await control.begin(process, db, broadcast)
             return False
         if broadcast.state == "SENDING":
-            return await _send(process, db, job, broadcast, size=size or ChunkSize())
+            return await _send(process, db, job, broadcast, size=size)
         await jobs.delete(db, "broadcast", workspace_id=job.workspace_id, ids=[job.id])
         return False
 
@@ -134,7 +134,7 @@ async def _send(
             else:
                 await _rest(process, db, job, await db.now() + FILLED_IN)
             return False
-        is_turn = size.measured_chunks % FROZEN_BETWEEN == 0
+        is_turn = size.chunks_done % FROZEN_BETWEEN == 0
         broadcast = await freezing.freeze(process, db, broadcast, audience, size)
         if not broadcast.is_frozen and not is_turn:
             return True

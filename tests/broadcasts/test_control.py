@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from app.accounts import closure
+from app.audience.chunks import ChunkSize
 from app.billing import quotas
 from app.billing.quotas import Room, UnderWay
 from app.broadcasts import guard, pacing, sending
@@ -49,7 +50,7 @@ async def stepped(process: Process, times: int) -> None:
         async with process.database.write() as db:
             await db.execute("UPDATE jobs SET wake_at = :now WHERE kind = 'broadcast'")
         for job in await process.claim("broadcast", [], 10):
-            if await sending.step(process, job):
+            if await sending.step(process, job, ChunkSize()):
                 await given_back(process, job)
 
 

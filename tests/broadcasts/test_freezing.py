@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, time, timedelta
@@ -16,7 +17,8 @@ from app.audience.chunks import ChunkSize
 from app.audience.segments import fitting_of, parse, with_referenced
 from app.broadcasts import sending
 from app.database.db import Database, Handle
-from app.errors import Contended
+from app.errors import CommitUnknown, Contended
+from app.jobs import leases
 from app.machine import document
 from app.process import Process
 from app.store import broadcast_audiences, segment_fills, segments
@@ -394,15 +396,25 @@ async def test_whoever_lies_beside_the_one_that_the_machine_judges_is_not_in_the
     assert counts == [1, 1, 0]
 
 
+@pytest.mark.parametrize(("lost", "made_at"), [(0, [1, 4, 7, 7]), (3, [1, 5, 7])])
 async def test_some_messages_are_made_while_the_audience_is_frozen_but_not_after_each_chunk(
-    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch, lost: int, made_at: list[int]
 ) -> None:
+    """A chunk whose COMMIT was not answered counts once, though it is done again."""
+    monkeypatch.setattr(leases, "ASK_AGAIN_SECONDS", 0.01)
     monkeypatch.setattr("app.broadcasts.freezing.CHUNK", 1)
     monkeypatch.setattr(chunks, "SPELL_SECONDS", 60)
     monkeypatch.setattr(sending, "FROZEN_BETWEEN", 3)
     await people(cast, 7)
     await begun(cast, process)
-    frozen, make = list[int](), sending._make
+    frozen, make, once = list[int](), sending._make, sending.step
+    steps = itertools.count(1)
+
+    async def unanswered(process: Process, job: Job, size: ChunkSize) -> bool:
+        goes_on = await once(process, job, size)
+        if next(steps) == lost:
+            raise CommitUnknown("The answer was lost.")
+        return goes_on
 
     async def noted(
         process: Process, db: Handle, job: Job, broadcast: Broadcast, *given: Any, **named: Any
@@ -411,9 +423,51 @@ async def test_some_messages_are_made_while_the_audience_is_frozen_but_not_after
         return await make(process, db, job, broadcast, *given, **named)
 
     monkeypatch.setattr(sending, "_make", noted)
+    monkeypatch.setattr(sending, "step", unanswered)
     [job] = await process.claim("broadcast", [], 1)
     await sending.move(process, job)
-    assert frozen[:4] == [1, 4, 7, 7]
+    assert frozen[: len(made_at)] == made_at
+
+
+async def test_a_chunk_that_is_cut_off_is_so_though_an_earlier_answer_was_lost(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(leases, "ASK_AGAIN_SECONDS", 0.01)
+    await begun(cast, process)
+    steps = []
+
+    async def step(process: Process, job: Job, size: ChunkSize) -> bool:
+        steps.append(size.contacts)
+        if len(steps) == 1:
+            raise CommitUnknown("The answer was lost.")
+        if len(steps) == 2:
+            with size.measured():
+                raise Contended("It did not answer.")
+        return False
+
+    monkeypatch.setattr(sending, "step", step)
+    [job] = await process.claim("broadcast", [], 1)
+    await sending.move(process, job)
+    assert steps == [8, 8, 1]
+    [warning] = [vars(one) for one in caplog.records if one.name == chunks.log.name]
+    assert (warning["message"], warning["job_id"]) == ("chunk given up", job.id)
+
+
+async def test_a_claim_is_given_back_though_its_lease_may_have_run_out(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else has it yet, or it would not be locked."""
+    await begun(cast, process)
+    held = iter([True])
+
+    async def step(process: Process, job: Job, size: ChunkSize) -> bool:
+        return True
+
+    monkeypatch.setattr(sending, "step", step)
+    monkeypatch.setattr(leases.Lease, "is_held", property(lambda _: next(held, False)))
+    [job] = await process.claim("broadcast", [], 1)
+    await sending.move(process, job)
+    assert len(await process.claim("broadcast", [], 1)) == 1
 
 
 async def test_what_follows_a_chunk_that_was_cut_off_goes_on_no_longer_than_a_claim(
