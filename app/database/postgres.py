@@ -45,6 +45,7 @@ from app.database.sets import (
     yields_rows,
 )
 from app.database.sql import Bindable, Document, Statement, bound_each, parsed
+from app.database.vacuuming import IN_THE_WAY
 from app.errors import (
     CommitUnknown,
     Contended,
@@ -112,11 +113,6 @@ LEFT_BEHIND = """
     JOIN pg_class c ON c.oid = i.indexrelid
     WHERE i.indrelid = to_regclass($1) AND NOT i.indisvalid AND c.relname ~ '_cc(new|old)[0-9]*$'
     """
-IN_THE_WAY = (
-    asyncpg.LockNotAvailableError,
-    asyncpg.QueryCanceledError,
-    asyncpg.DeadlockDetectedError,  # with an ANALYZE of several tables, which is one transaction
-)
 
 ROLE_SETTINGS = """
     SELECT s.setconfig
@@ -452,8 +448,8 @@ class PostgresConnection(DatabasesPostgresConnection):
             await self._script(f"SET LOCAL statement_timeout = {self.deadlines.migration_ms}")
 
     async def run_script(self, script: str) -> None:
-        """Runs that of a sharded database one by one: what changes a distributed table is sent to
-        its nodes with all of the text that it came in, of which they take one statement."""
+        """Run the script; on a sharded database statement by statement: what changes a distributed
+        table is sent to its nodes with all of the text that it came in, of which they take one."""
         for one in statements(script) if self.is_sharded else [script]:
             await self._script(one)
 
@@ -485,15 +481,16 @@ class PostgresConnection(DatabasesPostgresConnection):
                     )
 
     async def configure_vacuum(self) -> list[str]:
-        """Leaves to the next time what a VACUUM or an ANALYZE of somebody else holds for longer
-        than we wait: it costs speed alone."""
+        """Set autovacuum's options of the tables that change most. What a VACUUM or an ANALYZE of
+        somebody else holds for longer than we wait is left to the next time: it costs speed alone.
+        """
+        deadline = (self.deadlines.migration_ms + SILENT_MS) / 1000
         try:
             async with self.raw_connection.transaction():
                 await self.begin_section()
-                return await vacuuming.configure(self.raw_connection)
-        except IN_THE_WAY as error:
-            sentence = "autovacuum was not set for all tables: the next migrate tries it"
-            log.warning(sentence, extra={"error": str(error)})
+                return await vacuuming.configure(self.raw_connection, deadline)
+        except IN_THE_WAY as error:  # of the migration lock, or of the COMMIT
+            log.warning(vacuuming.NOT_SET, extra={"error": str(error)})
             return []
 
     async def prefer_keys(self) -> None:

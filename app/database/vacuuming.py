@@ -6,9 +6,14 @@ is written three times, that is always; of runs by the million it is days of gro
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
+import asyncpg
+
 from app.database.opening import Connection
+
+log = logging.getLogger(__name__)
 
 # A queue: whenever so many rows are dead, however many are alive, and without pauses.
 QUEUE = {
@@ -42,6 +47,12 @@ TABLES: Mapping[str, Mapping[str, str]] = {
         STREAM,
     ),
 }
+IN_THE_WAY = (
+    asyncpg.LockNotAvailableError,
+    asyncpg.QueryCanceledError,
+    asyncpg.DeadlockDetectedError,  # with an ANALYZE of several tables, which is one transaction
+)
+NOT_SET = "autovacuum was not set for all tables: the next migrate tries it"
 KNOWN = """
     SELECT relname AS name, COALESCE(reloptions, ARRAY[]::text[]) AS options
     FROM pg_class
@@ -51,15 +62,22 @@ KNOWN = """
     """
 
 
-async def configure(connection: Connection) -> list[str]:
+async def configure(connection: Connection, deadline: float) -> list[str]:
     """Set what is not set; the names of the tables. Whoever reads and writes them meanwhile is not
-    held up. What an operator has set in its place stays."""
+    held up. What an operator has set in its place stays, and a table that is being vacuumed is left
+    to the next time. `deadline`, in seconds, is that of each table: of a sharded database it has
+    shards on every node."""
     changed = []
     for table, options in await connection.fetch(KNOWN, list(TABLES)):
         there = {option.partition("=")[0] for option in options}
         missing = {name: value for name, value in TABLES[table].items() if name not in there}
         if missing:
             new = ", ".join(f"{name} = {value}" for name, value in missing.items())
-            await connection.execute(f'ALTER TABLE "{table}" SET ({new})')
-            changed.append(table)
+            try:
+                async with connection.transaction():
+                    await connection.execute(f'ALTER TABLE "{table}" SET ({new})', timeout=deadline)
+            except IN_THE_WAY as error:
+                log.warning(NOT_SET, extra={"table": table, "error": str(error)})
+            else:
+                changed.append(table)
     return changed

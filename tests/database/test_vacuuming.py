@@ -35,7 +35,7 @@ async def test_migrate_sets_how_soon(postgres_server: servers.PostgresServer) ->
     for table, wanted in vacuuming.TABLES.items():
         options = await connection.fetchval(OPTIONS, table)
         assert set(options) >= {f"{name}={value}" for name, value in wanted.items()}
-    assert await vacuuming.configure(connection) == []
+    assert await vacuuming.configure(connection, 5) == []
     await connection.close()
 
 
@@ -44,7 +44,7 @@ async def test_what_an_operator_has_set_stays(postgres_server: servers.PostgresS
     connection = await asyncpg.connect(url)
     await connection.execute("ALTER TABLE jobs RESET (autovacuum_vacuum_cost_delay)")
     await connection.execute("ALTER TABLE jobs SET (autovacuum_vacuum_threshold = 7)")
-    assert await vacuuming.configure(connection) == ["jobs"]
+    assert await vacuuming.configure(connection, 5) == ["jobs"]
     options = await connection.fetchval(OPTIONS, "jobs")
     assert "autovacuum_vacuum_threshold=7" in options
     assert "autovacuum_vacuum_cost_delay=0" in options
@@ -63,7 +63,7 @@ async def test_nobody_who_reads_or_writes_waits_for_it(
             " VALUES ('ws_acme', 'run', 'run_1', now(), 0, 0, FALSE)"
         )
         async with asyncio.timeout(5):
-            assert await vacuuming.configure(connection) == ["jobs"]
+            assert await vacuuming.configure(connection, 5) == ["jobs"]
     await other.close()
     await connection.close()
 
@@ -82,6 +82,41 @@ async def test_a_table_that_somebody_vacuums_is_set_by_the_next_migrate(
     assert "autovacuum was not set for all tables: the next migrate tries it" in caplog.messages
     assert await migrate(database, SCHEMA) == []
     assert await vacuuming_of(other, "jobs") == "5000"
+    await other.close()
+
+
+async def test_a_table_in_the_way_leaves_the_others_set(
+    connect: Connect, postgres_server: servers.PostgresServer
+) -> None:
+    url = await servers.new_database(postgres_server.url, SCHEMA)
+    other = await asyncpg.connect(url)
+    for table in ("events", "jobs", "runs"):
+        await other.execute(f"ALTER TABLE {table} RESET (autovacuum_vacuum_threshold)")
+    database = await connect(url, deadlines=Deadlines(lock_ms=100))
+    async with other.transaction():
+        await other.execute("LOCK TABLE jobs IN SHARE UPDATE EXCLUSIVE MODE")
+        assert await configured(database) == ["events", "runs"]
+    assert [await vacuuming_of(other, table) for table in ("events", "jobs", "runs")] == [
+        "5000",
+        None,
+        "5000",
+    ]
+    await other.close()
+
+
+async def test_it_has_the_time_of_a_migration_for_each_table(
+    connect: Connect, postgres_server: servers.PostgresServer
+) -> None:
+    """And not of a request: on a cluster each of its shards takes a while."""
+    url = await servers.new_database(postgres_server.url, SCHEMA)
+    other = await asyncpg.connect(url)
+    await other.execute("ALTER TABLE jobs RESET (autovacuum_vacuum_threshold)")
+    database = await connect(url, deadlines=Deadlines(statement_ms=200, lock_ms=10_000))
+    async with other.transaction():
+        await other.execute("LOCK TABLE jobs IN SHARE UPDATE EXCLUSIVE MODE")
+        configuring = asyncio.create_task(configured(database))
+        await asyncio.sleep(1.5)
+    assert await configuring == ["jobs"]
     await other.close()
 
 
