@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -162,7 +162,13 @@ async def resume_parked(process: Process) -> None:
 
 async def delete_expired(process: Process) -> None:
     for table in expiry.KEYS:
-        while await _delete_expired(process, table):  # noqa: ASYNC110 - work, not waiting
+        if process.database.is_sharded:
+            await _delete_on_shards(process, table)
+            continue
+        deleted = SWEPT_AT_ONCE
+        while deleted == SWEPT_AT_ONCE:
+            async with process.database.write() as db:
+                deleted = await expiry.delete_expired(db, table, limit=SWEPT_AT_ONCE)
             await asyncio.sleep(PAUSE_SECONDS)
 
 
@@ -171,20 +177,20 @@ async def renew_subscriptions(process: Process) -> None:
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def _delete_expired(process: Process, table: str) -> bool:
-    """One transaction's worth, of a sharded database one look's; whether there may be more. Of a
-    look some may be left: another worker deletes the same, or a workspace cannot be visited."""
-    database = process.database
-    if not database.is_sharded:
-        async with database.write() as db:
-            return await expiry.delete_expired(db, table, limit=SWEPT_AT_ONCE) == SWEPT_AT_ONCE
-    async with process.shards.reading(database) as db:
-        found = await expiry.expired(db, table, limit=SWEPT_AT_ONCE)
-    deleted, visits = 0, Visits(database)
-    for whose, ids in found.items():
-        delete = partial(expiry.delete_of, table=table, workspace_id=whose, ids=ids)
-        deleted += await visits.visit(whose, delete) or 0
-    return deleted > 0 and sum(map(len, found.values())) == SWEPT_AT_ONCE
+async def _delete_on_shards(process: Process, table: str) -> None:
+    """Look by look, each of which begins where the last has ended: some may be left, for another
+    worker deletes the same, or a workspace cannot be visited, and they hide nothing behind them."""
+    since: datetime | None = None
+    last: datetime | None = expiry.EARLIEST
+    deleted = 0
+    while last is not None and (deleted or last != since):
+        since, deleted, visits = last, 0, Visits(process.database)
+        async with process.shards.reading(process.database) as db:
+            found, last = await expiry.expired(db, table, since=since, limit=SWEPT_AT_ONCE)
+        for whose, ids in found.items():
+            delete = partial(expiry.delete_of, table=table, workspace_id=whose, ids=ids)
+            deleted += await visits.visit(whose, delete) or 0
+        await asyncio.sleep(PAUSE_SECONDS)
 
 
 class JobSweep:

@@ -4,10 +4,12 @@ by ours, for a receipt or a session that went too early nobody brings back."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 from app.database.db import Handle
 from app.store import clocks
 
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)  # before whatever expires
 # Table → its primary key.
 KEYS: Mapping[str, str] = {
     "callbacks": "workspace_id, id",
@@ -19,23 +21,27 @@ KEYS: Mapping[str, str] = {
 }
 
 
-async def expired(db: Handle, table: str, *, limit: int) -> dict[str, list[str]]:
-    """The ids of the oldest, by workspace: for a sharded database, which looks at all shards
+async def expired(
+    db: Handle, table: str, *, since: datetime = EARLIEST, limit: int
+) -> tuple[dict[str, list[str]], datetime | None]:
+    """The ids of the oldest that have expired `since` then, by workspace; and when the last of them
+    did, None when there are fewer than `limit`. For a sharded database, which looks at all shards
     without locks, and deletes in one workspace at a time."""
     rows = await db.fetch_tuples(
         f"""
         SELECT workspace_id, id, expires_at FROM {table}
-        WHERE expires_at <= :moment
+        WHERE expires_at >= :since AND expires_at <= :moment
         ORDER BY expires_at
         LIMIT :limit
         """,
+        since=since,
         moment=await clocks.agreed(db),
         limit=limit,
     )
     found: dict[str, list[str]] = {}
     for workspace_id, id, _ in rows:
         found.setdefault(workspace_id, []).append(id)
-    return found
+    return found, rows[-1][-1] if len(rows) == limit else None
 
 
 async def delete_of(db: Handle, table: str, *, workspace_id: str, ids: Sequence[object]) -> int:

@@ -60,7 +60,8 @@ MANY_ROWS = """
 EXPIRED = """
     INSERT INTO receipts (workspace_id, id, run_id, contact_id, expires_at)
     SELECT 'ws_' || n % 20, decode(lpad(to_hex(n), 64, '0'), 'hex'), 'run_' || n, 'con_' || n,
-           now() - INTERVAL '1 hour' + INTERVAL '1 second' * n
+           now() - INTERVAL '1 hour' * CASE n % 20 WHEN 7 THEN 24 ELSE 1 END
+           + INTERVAL '1 second' * n
     FROM generate_series(1, 2500) AS n
     """
 SILENT_SECONDS = 2.0  # until a process knows it
@@ -370,9 +371,12 @@ async def name_of(database: Database) -> str:
 
 @pytest.mark.timeout(180)
 @pytest.mark.drill
+@pytest.mark.parametrize("at_once", [maintenance.SWEPT_AT_ONCE, 100])
 async def test_what_has_expired_goes_though_one_of_many_workspaces_cannot_be_visited(
-    cluster: servers.Citus,
+    cluster: servers.Citus, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
+    """And though all of the oldest are its."""
+    monkeypatch.setattr(maintenance, "SWEPT_AT_ONCE", at_once)
     url = await servers.new_database(cluster.url, SCHEMA)
     await servers._on(url, EXPIRED)
     database = Database(url)

@@ -39,7 +39,7 @@ async def test_a_clock_of_the_database_that_is_ahead_deletes_nothing(database: D
     set_clock(database, 400 * 86_400_000)
     async with database.write() as db:
         assert await db.now() > expires_at
-        assert await expiry.expired(db, "callbacks", limit=2) == {}
+        assert await expiry.expired(db, "callbacks", limit=2) == ({}, None)
         assert await expiry.delete_of(db, "callbacks", workspace_id=acme, ids=["1"]) == 0
         assert await expiry.delete_expired(db, "callbacks", limit=2) == 0
 
