@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from app.database.sql import essence, refuse_current_time
+from app.database.sql import COMMENT, QUOTED, essence, refuse_current_time
 
 CREATE_TABLE = """
 CREATE TABLE IF NOT EXISTS schema_migrations (
@@ -20,6 +20,10 @@ CREATE TABLE IF NOT EXISTS schema_migrations (
 )
 """
 
+_KEPT = re.compile(rf"(?P<quoted>{QUOTED})|{COMMENT}", re.S)
+_UNCUT = re.compile(
+    r"\$\w*\$|\bE''|\bCREATE(?:\s+(?:OR|REPLACE|CONSTRAINT|TEMP|TEMPORARY))*\s+TRIGGER\b", re.I
+)
 _HEADING = re.compile(r"^-- section (\d{4}): (.*\S)\s*$", re.M)
 
 
@@ -52,11 +56,18 @@ def sections(schema: str) -> tuple[Section, ...]:
         raise MigrationError("The sections' numbers must rise from one to the next.")
     for section in found:
         refuse_current_time(section.sql)
+        bare = _KEPT.sub(lambda match: "''" if match["quoted"] else " ", section.sql)
+        if _UNCUT.search(bare):
+            raise MigrationError(
+                f"Section {section.number} ({section.name}) has $$, E'' or CREATE TRIGGER, and is"
+                " cut into statements by rules that know none of them. Write it without."
+            )
     return found
 
 
 def statements(script: str) -> Iterator[str]:
-    """One by one; what is quoted or a comment ends none."""
+    """Cut a script into its statements; what is quoted or a comment ends none. What would be cut
+    wrongly `sections` refuses."""
     begun = ""
     for piece in re.split(r"(?<=;)", script):
         begun += piece

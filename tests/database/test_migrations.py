@@ -193,6 +193,26 @@ def test_a_default_of_the_current_time_is_refused() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DO $$ BEGIN NULL; END $$;",
+        "DO $do$ BEGIN NULL; END $do$;",
+        r"UPDATE people SET name = E'it\'s; -- fine';",
+        "CREATE TRIGGER watch AFTER INSERT ON people EXECUTE FUNCTION watch();",
+        "create or replace trigger watch after insert on people execute function watch();",
+    ],
+)
+def test_what_would_be_cut_in_the_wrong_place_is_refused(statement: str) -> None:
+    with pytest.raises(MigrationError, match=r"Section 0002 \(places and things\) has \$\$, E''"):
+        sections(FIRST + SECOND + statement)
+
+
+def test_words_about_what_would_be_cut_are_welcome() -> None:
+    words = "-- No $$, E'' or CREATE TRIGGER.\nUPDATE people SET name = 'E; $$; TRIGGER';"
+    assert len(sections(FIRST + SECOND + words)) == 2
+
+
 def test_no_section_builds_an_index_while_readers_are_locked_out() -> None:
     """Dropping an index does that, until the transaction ends."""
     for section in sections(SCHEMA.read_text()):
