@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 SCAN_SECONDS = 3_600.0  # from the start of a scan to that of the next
 BATCH = 500  # rows of one transaction, and what hangs on them
+FORGET_SECONDS = 2.0  # for the addresses of one workspace, before others have their turn
 DAYS_COUNTED = timedelta(days=2)  # of daily limits: nobody asks for more than today's
 WORKSPACES = 20  # with nothing to delete, checked in one batch
 PAGE = 200  # workspaces that are read at once: of a sharded database, from all shards
@@ -98,7 +99,6 @@ class RetentionScan:
             deleted = await retention.delete_old(
                 db, workspace_id=id, moment=moment, limit=BATCH, after=self._up_to.get(id, {})
             )
-            forgotten = await messages.forget_addresses(db, workspace_id=id, limit=BATCH)
             before = quotas.day(now - DAYS_COUNTED)
             await usage.forget_days(db, workspace_id=id, before=before)
         self._up_to = {id: deleted.up_to}
@@ -112,4 +112,18 @@ class RetentionScan:
             log.exception("no old audit entries removed", extra={"workspace_id": id})
         if deleted.rows:
             log.info("old rows removed", extra={"workspace_id": id, "rows": deleted.rows})
-        return deleted.rows, BATCH in (deleted.rows, forgotten) or pruned
+        are_forgotten = await _forget_addresses(process, id)
+        return deleted.rows, deleted.rows == BATCH or pruned or not are_forgotten
+
+
+async def _forget_addresses(process: Process, workspace_id: str) -> bool:
+    """Forget address hashes, a transaction a batch, for a while; False when some may be left."""
+    ends, forgotten, last = time.monotonic() + FORGET_SECONDS, 0, BATCH
+    while last == BATCH and time.monotonic() < ends:
+        async with process.database.write() as db:
+            last = await messages.forget_addresses(db, workspace_id=workspace_id, limit=BATCH)
+        forgotten += last
+    if forgotten:
+        extra = {"workspace_id": workspace_id, "messages": forgotten}
+        log.info("addresses of messages forgotten", extra=extra)
+    return last < BATCH

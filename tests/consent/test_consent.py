@@ -452,8 +452,10 @@ async def test_what_can_arrive_no_more_forgets_its_address(process: Process, acm
 
 
 async def test_a_round_of_retention_forgets_all_that_can_arrive_no_more(
-    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Batch by batch, without looking at all else again."""
+    caplog.set_level("INFO", retention.log.name)
     monkeypatch.setattr(retention, "BATCH", 2)
     for _ in range(5):
         await sent_again(process, acme)
@@ -462,6 +464,10 @@ async def test_a_round_of_retention_forgets_all_that_can_arrive_no_more(
     while await scan.run_batch(process):
         assert await hashed(process) != []  # then the round is over
     assert await hashed(process) == []
+    logged = [vars(one) for one in caplog.records if one.name == retention.log.name]
+    assert [(one["message"], one["messages"]) for one in logged] == [
+        ("addresses of messages forgotten", 5)
+    ]
 
 
 async def hashed(process: Process) -> list[str]:
