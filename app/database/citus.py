@@ -52,7 +52,7 @@ NODE = f"""
     WHERE shardid = get_shard_id_for_distribution_column('{ROOT}', $1::text) AND shardstate = 1
     """
 # Each node, and what these settings are in sessions of our role there. One that is disabled is not
-# asked.
+# asked, and counts while it has shards: it may be drained, or not yet in use.
 NODES = """
     SELECT n.nodename || ':' || n.nodeport AS name, n.isactive AS is_active, r.success,
            r.result AS settings
@@ -61,6 +61,7 @@ NODES = """
              'SELECT json_object_agg(name, setting) FROM pg_settings WHERE name = ANY(%L)',
              $1::text[])) r USING (nodename, nodeport)
     WHERE n.groupid <> 0 AND n.noderole = 'primary'
+      AND (n.isactive OR EXISTS (SELECT FROM pg_dist_placement p WHERE p.groupid = n.groupid))
     ORDER BY n.nodeid
     """
 HERE = """

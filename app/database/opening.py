@@ -143,23 +143,23 @@ class Opener:
                 one.cancel()
         raise errors[-1]
 
-    async def survey(self) -> tuple[list[str], dict[str, str]]:
-        """The hosts that accept writes, each as host and port: two of them part what is written.
-        And those that could not be asked, with the reason."""
+    async def survey(self) -> dict[str, Exception | None]:
+        """Ask each host, by host and port, whether it accepts writes: None where it does, as one
+        alone should, or two would part what is written; else why not."""
         options = {**self._options, "timeout": WRITERS_SECONDS}
         tries = (asyncpg.connect(url, **options) for url in self.hosts)
         found = await asyncio.gather(*tries, return_exceptions=True)
-        writers, unreachable = [], {}
+        verdicts: dict[str, Exception | None] = {}
         for url, connection in zip(self.hosts, found, strict=True):
             host = urlsplit(url).netloc.rpartition("@")[2]
             if not isinstance(connection, BaseException):
                 connection.terminate()
-                writers.append(host)
-            elif not isinstance(connection, HOST_ERRORS):
+                verdicts[host] = None
+            elif isinstance(connection, HOST_ERRORS):
+                verdicts[host] = connection
+            else:
                 raise connection
-            elif not isinstance(connection, asyncpg.TargetServerAttributeNotMatched):
-                unreachable[host] = str(connection) or type(connection).__name__
-        return writers, unreachable
+        return verdicts
 
     async def _is_usable(self, connection: Connection) -> bool:
         """False when it was opened before the pooler was found, and may leave statements in it."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 
+import asyncpg
+
 from app.database import citus
 from app.database.engine import Remark
 from app.database.opening import Connection, Opener, session_settings
@@ -16,20 +18,24 @@ UNSAFE_SETTINGS = {
 }
 
 # A commit counts whoever flushes the log and has a name that is asked for, so a subscriber or
-# pg_receivewal may be among them: the one reads a logical slot, the other applies nothing.
+# pg_receivewal may be among them: the one reads a logical slot and has not the log itself, the
+# other holds the log, as for Barman, and applies nothing.
 STANDBYS = """
     SELECT count(*) FILTER (WHERE is_standby) AS standbys,
            count(*) FILTER (WHERE in_step) AS in_step,
+           count(*) FILTER (WHERE in_step AND is_logical) AS subscribers,
            count(*) FILTER (WHERE in_step AND NOT is_standby) AS others,
            COALESCE(bool_or(sync_state IS NULL), FALSE) AS hidden,
            quote_ident(current_user) AS role,
            current_setting('synchronous_standby_names') AS named,
            current_setting('synchronous_commit') AS waits
-    FROM (SELECT sync_state, sync_state IN ('sync', 'quorum') AS in_step,
-                 (sync_state IS NULL OR replay_lsn IS NOT NULL)
-                 AND NOT EXISTS (SELECT FROM pg_replication_slots s
-                                 WHERE s.active_pid = pid AND s.slot_type = 'logical') AS is_standby
+    FROM (SELECT sync_state, sync_state IN ('sync', 'quorum') AS in_step, is_logical,
+                 (sync_state IS NULL OR replay_lsn IS NOT NULL) AND NOT is_logical AS is_standby
           FROM pg_stat_replication
+          CROSS JOIN LATERAL (
+              SELECT EXISTS (SELECT FROM pg_replication_slots s
+                             WHERE s.active_pid = pid AND s.slot_type = 'logical') AS is_logical
+          ) AS slot
           WHERE application_name <> 'pg_basebackup') AS senders
     """
 _ASKED = re.compile(r"\s*(?:(?:FIRST|ANY)\s+)?(\d+)\s*\(", re.I)  # FIRST 2 (s1, s2), 2 (s1, s2)
@@ -78,16 +84,22 @@ async def remarks(connection: Connection, opener: Opener) -> AsyncIterator[Remar
 
 
 async def _hosts(opener: Opener) -> AsyncIterator[Remark]:
-    writers, unreachable = await opener.survey()
+    verdicts = await opener.survey()
+    writers = [host for host, error in verdicts.items() if error is None]
     if len(writers) > 1:
         sentence = (
             f"{' and '.join(writers)} accept writes, and processes use whichever answers first:"
             " stop all but one, and let the others return as standbys of it."
         )
         yield Remark("hosts", sentence, "FAIL")
-    for host, error in unreachable.items():
-        sentence = f"{host} cannot be reached, and could not take over: {error}."
-        yield Remark("hosts", sentence)
+    for host, error in verdicts.items():
+        if error is None or isinstance(error, asyncpg.TargetServerAttributeNotMatched):
+            continue
+        is_there = isinstance(error, asyncpg.PostgresError)
+        how = (
+            "answers, but refuses us" if is_there else "cannot be reached, and could not take over"
+        )
+        yield Remark("hosts", f"{host} {how}: {str(error) or type(error).__name__}.")
 
 
 async def _standbys(connection: Connection, hosts: int) -> AsyncIterator[Remark]:
@@ -114,10 +126,10 @@ async def _standbys(connection: Connection, hosts: int) -> AsyncIterator[Remark]
             " every commit waits until they are."
         )
         yield Remark("standbys", sentence, "FAIL")
-    elif not found["hidden"] and found["others"] >= asked:
+    elif not found["hidden"] and found["subscribers"] >= asked:
         sentence = (
-            "A subscriber or pg_receivewal counts as a standby: what only it has is lost with this"
-            " server. Have synchronous_standby_names name the standbys alone."
+            "A subscriber counts as a standby: what only it has is lost with this server. Have"
+            " synchronous_standby_names name none."
         )
         yield Remark("standbys", sentence, "FAIL")
     elif found["waits"] == "remote_write":
@@ -130,6 +142,12 @@ async def _standbys(connection: Connection, hosts: int) -> AsyncIterator[Remark]
         sentence = (
             "Our role may not see whether a standby is in step: have a superuser run"
             f" GRANT pg_read_all_stats TO {found['role']}."
+        )
+        yield Remark("standbys", sentence)
+    elif found["others"] >= asked:
+        sentence = (
+            "pg_receivewal counts as a standby: it holds the log, but cannot take over. What only"
+            " it has comes back with its log and a base backup."
         )
         yield Remark("standbys", sentence)
     else:

@@ -364,6 +364,26 @@ async def test_a_node_that_is_disabled_is_named(cluster: servers.Citus, sharded:
     assert [str(one.verdict) for one in await sharded.surroundings()] == ["ok"]
 
 
+@pytest.mark.timeout(180)
+@pytest.mark.drill
+async def test_a_disabled_node_without_shards_is_no_trouble(
+    cluster: servers.Citus, sharded: Database
+) -> None:
+    """It was drained, or is to be used later."""
+    here = servers.named(cluster.url, await name_of(sharded))
+    empty = f"nodeport = {servers.free_port()}"
+    await servers._on(
+        here,
+        "INSERT INTO pg_dist_node (nodename, nodeport, isactive)"
+        f" VALUES ('127.0.0.1', {empty.rpartition(' ')[2]}, FALSE)",
+    )
+    try:
+        found = await sharded.surroundings()
+    finally:
+        await servers._on(here, f"DELETE FROM pg_dist_node WHERE {empty}")
+    assert [(one.verdict, one.sentence) for one in found] == [("ok", "2 nodes answer")]
+
+
 async def name_of(database: Database) -> str:
     async with database.read() as db:
         return str(await db.fetch_value("SELECT current_database()"))

@@ -196,6 +196,27 @@ async def test_each_host_that_cannot_be_reached_is_named(
     assert (found.verdict, f"127.0.0.1:{closed} cannot be" in found.sentence) == ("warn", True)
 
 
+async def test_a_host_that_answers_and_refuses_is_not_called_unreachable(
+    connect: Connect, postgres_server: servers.PostgresServer, postgres_url: str
+) -> None:
+    port = urlsplit(postgres_server.tcp_url).port or 0
+    tcp_url = urlsplit(postgres_server.tcp_url)._replace(path=urlsplit(postgres_url).path).geturl()
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(8)  # SSLRequest
+        writer.write(b"N")
+        await reader.read(1_000)
+        fields = b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0"
+        writer.write(b"E" + (len(fields) + 4).to_bytes(4, "big") + fields)
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as refusing:
+        there = refusing.sockets[0].getsockname()[1]
+        [found] = await about_hosts(await connect(of_hosts(tcp_url, port, there)))
+    sentence = f"127.0.0.1:{there} answers, but refuses us: the database system is starting up."
+    assert (found.verdict, found.sentence) == ("warn", sentence)
+
+
 async def test_hosts_are_asked_with_the_authorities_that_connections_trust(
     connect: Connect, postgres_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -215,9 +236,12 @@ async def test_hosts_are_asked_with_the_authorities_that_connections_trust(
         to_server = await asyncio.open_unix_connection(path)
         await asyncio.gather(passed_on(reader, to_server[1]), passed_on(to_server[0], writer))
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as with_tls:
-        here = with_tls.sockets[0].getsockname()[1]
-        hosts = f"localhost:{here},localhost:{here}"
+    async with (
+        await asyncio.start_server(serve, "127.0.0.1", 0) as one,
+        await asyncio.start_server(serve, "127.0.0.1", 0) as other,
+    ):
+        ports = (each.sockets[0].getsockname()[1] for each in (one, other))
+        hosts = ",".join(f"localhost:{port}" for port in ports)
         name = urlsplit(postgres_url).path
         database = await connect(f"postgresql://postgres@{hosts}{name}?sslmode=verify-full")
         [found] = await about_hosts(database)
