@@ -63,12 +63,19 @@ async def erase(
     if cancelled == CANCELLED_AT_ONCE:
         return "more"
     former = await contacts.former_addresses(db, workspace_id=workspace.id, id=contact_id)
+    # In what a database makes of them in lower case: some leave letters beyond ASCII alone.
+    written = {
+        address
+        for one in (row, *former)
+        for address in (one.email_key, addresses.ascii_lower(one.email or ""), one.phone)
+        if address
+    }
     for _ in range(FORGOTTEN_PAGES):
         if not await erasure.forget_some(
             db,
             workspace_id=workspace.id,
             contact_id=contact_id,
-            addresses=_written([row, *former]),
+            addresses=sorted(written),
             limit=FORGOTTEN_ROWS,
         ):
             if await search.goes_on(db, workspace.id, row, former):
@@ -86,17 +93,6 @@ async def erase(
             await events.record(db, workspace.id, "contact.deleted", {"contactId": contact_id})
             return "done"
     return "more"
-
-
-def _written(held: Sequence[Addresses]) -> list[str]:
-    """The addresses, in what a database makes of them in lower case: some of them leave letters
-    beyond ASCII alone."""
-    found = {
-        address
-        for one in held
-        for address in (one.email_key, addresses.ascii_lower(one.email or ""), one.phone)
-    }
-    return sorted(address for address in found if address)
 
 
 async def _suppress_erased(

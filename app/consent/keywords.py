@@ -109,7 +109,16 @@ async def apply(
         case "help":
             return Inbound(keyword, f"{workspace_name}: reply STOP to get no more messages.")
         case "flagged":
-            await _flag(db, workspace_id, channel, senders)
+            keys = [subscriptions.key(channel, sender) for sender in senders]
+            found = [await consent.owner(db, workspace_id, channel, key) for key in keys]
+            who = [OptOut(one.id, channel, None, None) for one in found if one is not None]
+            if who:
+                await subscriptions.record(
+                    db, workspace_id, who, kind="flagged", reason=None, source="inbound"
+                )
+            else:
+                whose = {"workspace_id": workspace_id}
+                log.warning("possible opt-out by an unknown sender", extra=whose)
             process.metrics.count("tidings_inbound_flagged", channel=channel)
     return Inbound(keyword)
 
@@ -124,13 +133,3 @@ def again(
         return Inbound(keyword)
     known = [consent.known(process, workspace_id, channel, one, "stopped") for one in senders]
     return Inbound(keyword, suppressions=known)
-
-
-async def _flag(db: Handle, workspace_id: str, channel: str, senders: Sequence[str]) -> None:
-    keys = [subscriptions.key(channel, sender) for sender in senders]
-    found = [await consent.owner(db, workspace_id, channel, key) for key in keys]
-    who = [OptOut(contact.id, channel, None, None) for contact in found if contact is not None]
-    if not who:
-        log.warning("possible opt-out by an unknown sender", extra={"workspace_id": workspace_id})
-        return
-    await subscriptions.record(db, workspace_id, who, kind="flagged", reason=None, source="inbound")

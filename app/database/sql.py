@@ -30,9 +30,14 @@ _WRITES = re.compile(
 _NUL_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
+@lru_cache(256)
+def _names(row: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(row))
+
+
 def named_values(row: DataclassInstance) -> dict[str, Any]:
     """The values of a row by name, as they are, where `dataclasses.asdict` would copy each."""
-    return {name: getattr(row, name) for name in row.__dataclass_fields__}
+    return {name: getattr(row, name) for name in _names(type(row))}
 
 
 def columns(row: type, table: str | None = None) -> str:

@@ -35,7 +35,9 @@ def of(
     change, and is masked."""
     one, other = _seen(shape, before[1]), _seen(shape, after[1])
     changed = []
-    for id in [id for id in other.kinds if id in one.kinds]:
+    for id in other.kinds:
+        if id not in one.kinds:
+            continue
         # Of another kind under the same id, its type too.
         members = _changed({"type": one.kinds[id]}, {"type": other.kinds[id]})
         was, is_now = one.shown[id], other.shown[id]

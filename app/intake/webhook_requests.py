@@ -11,8 +11,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -172,13 +171,19 @@ def is_reserialised(body: bytes, is_right: Callable[[bytes], bool]) -> bool:
         value = orjson.loads(body)
     except (document.MalformedJson, orjson.JSONDecodeError):
         return False
-    rewritten = [body.strip(), body.strip() + b"\n"]
+    return any(is_right(other) for other in _rewritten(body, value))
+
+
+def _rewritten(body: bytes, value: Any) -> Iterator[bytes]:
+    """One after another: indented, each may be many times as long as the body."""
+    yield body.strip()
+    yield body.strip() + b"\n"
     for layout in _LAYOUTS:
         for ascii_only in (True, False):
-            with suppress(UnicodeEncodeError, RecursionError):
-                written = json.dumps(value, ensure_ascii=ascii_only, **layout)
-                rewritten.append(written.encode())
-    return any(map(is_right, rewritten))
+            try:
+                yield json.dumps(value, ensure_ascii=ascii_only, **layout).encode()
+            except (UnicodeEncodeError, RecursionError):
+                continue
 
 
 _LAYOUTS: Sequence[Mapping[str, Any]] = (

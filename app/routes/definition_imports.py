@@ -140,9 +140,14 @@ async def _imported(call: Call, wanted: Import, file: Mapping[str, Json]) -> dic
     contents = {key: one.model_dump() for key, one in wanted.file.templates.items()}
     contents = await filing.with_topics(db, workspace_id, contents, mentions)
     given = await filing.lock_templates(db, workspace_id, row, contents)
-    if row is not None:
+    if row is None:
+        call.match(None)
+    else:
         before = await exported(call, row)
-    _match(call, wanted, before)
+        call.match_shown(before)
+        if wanted.mode == "create":
+            detail = f"{before['name']} is there already; import it as an update."
+            raise Problem("conflict", detail)
     started = {one.id for one in mentions if one.member in portable.DEFINITIONS}
     shapes = {key: SHAPES[noun] for key, noun in wanted.alongside.items() if key in started}
     await filing.stand_in(db, workspace_id, shapes, call.new_id)
@@ -172,16 +177,6 @@ async def _imported(call: Call, wanted: Import, file: Mapping[str, Json]) -> dic
         "file": after,
         "etag": reply.tag_of(after),
     }
-
-
-def _match(call: Call, wanted: Import, before: Mapping[str, Json] | None) -> None:
-    """Raises Problem `stale`, `conflict`."""
-    if before is None:
-        call.match(None)
-    else:
-        call.match_shown(before)
-    if before is not None and wanted.mode == "create":
-        raise Problem("conflict", f"{before['name']} is there already; import it as an update.")
 
 
 def _template(one: KeptTemplate, wanted: Import) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -98,23 +99,10 @@ async def update(call: Call) -> Response:
         message = "isDefault cannot be changed; create another topic."
         raise _invalid([FieldError("/isDefault", message)])
     _check(new)
-    # A channel on which something is sent about the topic, or asked, is not taken from it.
-    left = [one for one in topic.channels if one not in new.channels]
-    of: WorkspaceKey = {"workspace_id": call.member.workspace_id}
-    users: list[str] = []
-    if left:
-        await segments.lock(call.db, **of)  # nothing that names it is being saved
-        users = await templates.naming_topic(call.db, **of, topic_id=topic.id, channels=left)
-        existing = await segments.of_workspace(call.db, **of)
-        asked = {(topic.id, channel) for channel in left}
-        users += [id for id, one in (await filters_of(existing)).items() if asked & one.topics]
-        users += await audiences.about_topic(call.db, **of, topic_id=topic.id, channels=left)
-        users += await findings.about_topic(call.db, **of, topic_id=topic.id, channels=left)
-    if users:
-        named = " or ".join(left)
-        message = f"{users[0]} names this topic for {named}; change that first."
-        raise Problem("conflict", message, usedBy=users)
-    changed = await store.update(call.db, **of, id=topic.id, **_columns(new))
+    await _refuse_used(call, topic, [one for one in topic.channels if one not in new.channels])
+    changed = await store.update(
+        call.db, workspace_id=call.member.workspace_id, id=topic.id, **_columns(new)
+    )
     shown = TopicShape.of(changed)
     await call.note("topic.updated", topic.id, TopicShape.of(topic), shown)
     return reply.ok(shown, revision=changed.revision)
@@ -141,6 +129,24 @@ async def remove(call: Call) -> Response:
     await store.forget_some(call.db, **of, id=topic.id, walk=topics.WALK)
     await call.note("topic.deleted", topic.id, before=TopicShape.of(topic))
     return reply.no_content()
+
+
+async def _refuse_used(call: Call, topic: Topic, left: Sequence[str]) -> None:
+    """Refuse to take a channel on which something is sent about the topic, or asked."""
+    of: WorkspaceKey = {"workspace_id": call.member.workspace_id}
+    users: list[str] = []
+    if left:
+        await segments.lock(call.db, **of)  # nothing that names it is being saved
+        users = await templates.naming_topic(call.db, **of, topic_id=topic.id, channels=left)
+        existing = await segments.of_workspace(call.db, **of)
+        asked = {(topic.id, channel) for channel in left}
+        users += [id for id, one in (await filters_of(existing)).items() if asked & one.topics]
+        users += await audiences.about_topic(call.db, **of, topic_id=topic.id, channels=left)
+        users += await findings.about_topic(call.db, **of, topic_id=topic.id, channels=left)
+    if users:
+        named = " or ".join(left)
+        message = f"{users[0]} names this topic for {named}; change that first."
+        raise Problem("conflict", message, usedBy=users)
 
 
 def _check(new: WritableTopic) -> None:
