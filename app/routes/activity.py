@@ -11,10 +11,9 @@ from starlette.responses import Response
 
 from app.errors import Problem
 from app.machine.content import ChannelName
-from app.messages.redaction import readable
 from app.routes.contact_events import ContactEventSummary
 from app.routes.ids import AttemptId, ConsentId, EventId, MessageId, RunId, TopicId
-from app.routes.messages import MessageSummary
+from app.routes.messages import MessageSummary, shown_to
 from app.routes.messages import summary as message_summary
 from app.routes.runs import RunSummary, summary
 from app.store import activity, consent_events, contact_events, contacts
@@ -100,7 +99,7 @@ async def index(call: Call) -> Response:
         **{row.id: summary(row) for row in runs},
         **{
             row.id: {
-                **message_summary(readable(call.member.permissions, row)),
+                **message_summary(shown_to(call, row)),
                 "attempts": tries[row.id],
             }
             for row in sent

@@ -15,7 +15,7 @@ from app.errors import Problem
 from app.machine import document
 from app.machine.program import Json
 from app.messages import create, reports
-from app.messages.redaction import readable
+from app.messages.redaction import Readable, readable
 from app.routes.ids import AttemptId, BroadcastId, ContactId, MessageId, RunId, TemplateId
 from app.routes.runs import Reason, reason
 from app.store import broadcasts, delivery_attempts, messages, suppressions
@@ -117,9 +117,7 @@ class DeliveryAttempt(Shape):
 
 async def index(call: Call) -> Response:
     read = partial(messages.page, **account_mail.sight(call.member))
-    return await paging.index(
-        call, MessageFilters, read, lambda row: summary(readable(call.member.permissions, row))
-    )
+    return await paging.index(call, MessageFilters, read, lambda row: summary(shown_to(call, row)))
 
 
 async def resend(call: Call) -> Response:
@@ -225,14 +223,12 @@ async def show(call: Call) -> Response:
     attempts = await delivery_attempts.of_message(
         call.db, workspace_id=call.member.workspace_id, message_id=row.id
     )
-    return reply.ok(message(readable(call.member.permissions, row), attempts))
+    return reply.ok(message(shown_to(call, row), attempts))
 
 
 async def index_attempts(call: Call) -> Response:
     read = partial(delivery_attempts.page, **account_mail.sight(call.member))
-    return await paging.index(
-        call, Filters, read, lambda row: attempt(readable(call.member.permissions, row))
-    )
+    return await paging.index(call, Filters, read, lambda row: attempt(shown_to(call, row)))
 
 
 async def show_attempt(call: Call) -> Response:
@@ -244,7 +240,12 @@ async def show_attempt(call: Call) -> Response:
     )
     if row is None:
         raise Problem("not_found", "There is no such delivery attempt.")
-    return reply.ok(attempt(readable(call.member.permissions, row)))
+    return reply.ok(attempt(shown_to(call, row)))
+
+
+def shown_to(call: Call, row: Readable) -> Readable:
+    """The part of a message, of an attempt at it or of its capture that the caller may read."""
+    return readable(call.member.permissions, row)
 
 
 def summary(row: messages.Message) -> dict[str, Any]:

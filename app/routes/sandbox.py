@@ -13,8 +13,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from app.accounts import account_mail
 from app.errors import Problem
 from app.machine.content import ChannelName
-from app.messages.redaction import readable
 from app.routes.ids import AttemptId, CapturedId, ContactId, MessageId, RunId
+from app.routes.messages import shown_to
 from app.runtime.sharing import Shared
 from app.store import sandbox
 from app.web import console_files, paging
@@ -124,7 +124,7 @@ async def _listed(call: Call, query: Filters) -> Response:
                 call,
                 query,
                 rows,
-                lambda row: captured(readable(call.member.permissions, row)),
+                lambda row: captured(shown_to(call, row)),
                 rest=rest,
             )
         until = time.monotonic() + min(left, LOOK_SECONDS)
