@@ -182,7 +182,7 @@ async def build_process(
         egress,
         figures,
         compute=Compute(figures),
-        sign_on=sign_on_of(settings),
+        single_sign_on=sign_on_of(settings),
         billing=stripe if settings.production else Sandbox(settings.base_url),
         stripe=stripe,
         batches=Batches(apart=database.is_sharded),

@@ -57,11 +57,11 @@ class Process:
     workspace_channels: Own
     egress: Egress
     metrics: Metrics = field(default_factory=Metrics)
-    sign_on: SignOn | None = None  # single; None where it is not set up
+    single_sign_on: SignOn | None = None  # None where it is not set up
     batches: Batches = field(default_factory=Batches)
     compute: Compute = field(default_factory=Compute)  # what takes longer than a few milliseconds
-    billing: Payments | None = None  # through whom plans are paid for; None where nobody can
-    stripe: Stripe | None = None  # whose events are heard
+    billing: Payments | None = None  # takes the payments for plans; None where nobody can pay
+    stripe: Stripe | None = None  # sends us events about payments; None where it is not set up
     exposition: Shared[bytes] = field(default_factory=Shared)  # of /metrics
     schema_fault: Shared[str | None] = field(default_factory=Shared)  # what /readyz answers
     # Of the workspaces whose sandbox somebody watches: its newest message.

@@ -111,14 +111,14 @@ async def send(
 
 def sign_on_url(process: Process, workspace_id: str) -> str:
     """The link to single sign-on in a mail that names the workspace."""
-    mail = process.vault.sign(SIGN_ON, workspace_id.encode())
+    proof = process.vault.sign(SIGN_ON, workspace_id.encode())
     login = f"{process.settings.base_url}/auth/oidc/login"
-    return f"{login}?workspaceId={workspace_id}&mail={mail}"
+    return f"{login}?workspaceId={workspace_id}&mail={proof}"
 
 
-def names(process: Process, mail: str, workspace_id: str) -> bool:
+def names(process: Process, proof: str, workspace_id: str) -> bool:
     """Whether this stands in the link of a mail that names the workspace."""
-    return process.vault.unsign(SIGN_ON, mail) == workspace_id.encode()
+    return process.vault.unsign(SIGN_ON, proof) == workspace_id.encode()
 
 
 def sight(member: Member) -> dict[str, Any]:

@@ -76,7 +76,9 @@ async def invite(
         inviter=account_mail.called(member.name, "A member"),
         workspace=account_mail.called(workspace.name if workspace else "", "a workspace"),
         role=role,
-        signOn=login if process.sign_on is not None else "",  # some know no password of theirs
+        signOn=login
+        if process.single_sign_on is not None
+        else "",  # some know no password of theirs
         lifetime="seven days",
     )
     made = await invitations.by_id(db, workspace_id=member.workspace_id, id=id)
@@ -247,7 +249,8 @@ async def _join(
     origin = where.user(user)
     membership = await join(process, db, origin, invitation, user_id)
     workspace = await entered(db, user_id, workspace_id)
-    verified = await users.verify_email(db, id=user_id)  # who has the mail reads those at it
+    # Whoever has the link reads mail at the address.
+    verified = await users.verify_email(db, id=user_id)
     signed = await signing_in.start(process, db, user_id, workspace, in_cookie=in_cookie)
     return Joined(verified, membership, signed)
 

@@ -65,13 +65,13 @@ class Departure:
 
 def provider(process: Process) -> oidc.Provider:
     """Raises Problem `not_found` where there is none."""
-    if process.sign_on is None:
+    if process.single_sign_on is None:
         raise Problem(
             "not_found",
             "Single sign-on is not set up here: sign in with your address and password, or have the"
             " operator set OIDC_ISSUER and OIDC_CLIENT_ID.",
         )
-    return process.sign_on
+    return process.single_sign_on
 
 
 # --- the way out, and back ------------------------------------------------------------------------
@@ -109,12 +109,12 @@ async def depart(
     return Departure(url, base64.urlsafe_b64encode(sealed).decode(), place(attempt.state))
 
 
-async def workspace_called(process: Process, workspace_id: str, mail: str) -> str:
+async def workspace_called(process: Process, workspace_id: str, proof: str) -> str:
     """Its name, for somebody whom a stranger may have led there: as in the mail whose link they
     followed. Without one nobody learns what a workspace is called, or whether there is one, by its
     id. Raises Problem `not_found` for what is no id."""
     _require_id(workspace_id)
-    if not account_mail.names(process, mail, workspace_id):
+    if not account_mail.names(process, proof, workspace_id):
         return UNNAMED
     async with process.database.read() as db:
         workspace = await workspaces.by_id(db, id=workspace_id)

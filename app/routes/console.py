@@ -51,7 +51,7 @@ async def show(call: Call) -> Response:
         return answer
     has = {  # what the page shows only where it is
         "sandbox": not call.process.settings.production,
-        "sign-on": call.process.sign_on is not None,
+        "sign-on": call.process.single_sign_on is not None,
         "registration": call.process.settings.registration == "open",
     }
     features = " ".join(name for name, is_there in has.items() if is_there)

@@ -43,7 +43,7 @@ def in_words(handler: Handler) -> Handler:
             call.process.metrics.count("tidings_refusals", code=problem.code)
             login = escape(f"{call.process.settings.base_url}/auth/oidc/login")
             again = f'<a href="{login}">Begin again</a>, or close this page.'
-            ways = () if call.process.sign_on is None else (again,)
+            ways = () if call.process.single_sign_on is None else (again,)
             response = page("You are not signed in", escape(problem.detail), *ways)
             response.status_code = problem.status
             response.headers.update(problem.headers)
@@ -90,8 +90,8 @@ async def asking(call: Call, workspace_id: str | None, back_to: str | None) -> R
     await call.throttle.forgive(AUTH, call.client)  # the link that leads on is counted
     called, accepted = "your workspace", " An open invitation of yours is accepted by that."
     if workspace_id is not None:
-        mail = call.request.query_params.get("mail", "")
-        called = escape(await single_sign_on.workspace_called(call.process, workspace_id, mail))
+        proof = call.request.query_params.get("mail", "")
+        called = escape(await single_sign_on.workspace_called(call.process, workspace_id, proof))
         accepted = " An invitation to it is accepted by that."
     given = {"workspaceId": workspace_id, "returnTo": back_to}
     query = urlencode({name: value for name, value in given.items() if value is not None})

@@ -50,7 +50,9 @@ def idp(idp_server: OpenIdProvider) -> OpenIdProvider:
 def door(process: Process, idp: OpenIdProvider) -> Process:
     """The process with this provider."""
     redirect_uri = f"{process.settings.base_url}/auth/oidc/callback"
-    return replace(process, sign_on=Provider(idp.issuer, CLIENT_ID, CLIENT_SECRET, redirect_uri))
+    return replace(
+        process, single_sign_on=Provider(idp.issuer, CLIENT_ID, CLIENT_SECRET, redirect_uri)
+    )
 
 
 @pytest.fixture
@@ -599,7 +601,7 @@ async def test_an_id_token_that_does_not_hold_lets_nobody_in(
 async def test_a_new_key_of_the_provider_counts_at_once(door: Process, idp: OpenIdProvider) -> None:
     redirect_uri = f"{door.settings.base_url}/auth/oidc/callback"
     eager = Provider(idp.issuer, CLIENT_ID, CLIENT_SECRET, redirect_uri, reread_seconds=-1)
-    async with visiting(replace(door, sign_on=eager)) as browser:
+    async with visiting(replace(door, single_sign_on=eager)) as browser:
         assert (await sign_in(browser)).status_code == 200
         assert (await sign_in(browser)).status_code == 200
         assert idp.calls.count("/.well-known/openid-configuration") == 1
@@ -757,7 +759,7 @@ async def test_nonsense_of_a_provider_is_its_silence(
         for name, nonsense in NONSENSE.items():
             fresh = Provider(idp.issuer, CLIENT_ID, CLIENT_SECRET, redirect_uri)
             idp.answers = {path: nonsense}
-            async with visiting(replace(process, sign_on=fresh)) as browser:
+            async with visiting(replace(process, single_sign_on=fresh)) as browser:
                 out = await browser.get("/auth/oidc/login")
                 if out.status_code == 302:
                     async with httpx2.AsyncClient(verify=system_trust()) as elsewhere:
