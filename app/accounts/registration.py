@@ -209,9 +209,9 @@ async def forget_password(process: Process, email: Email) -> None:
 
 
 async def reset_password(process: Process, where: Where, token: str, password: str) -> None:
-    """Ends every session; and whoever has the mail reads those at the address. Where nobody had
-    proved that before, the account's keys are a stranger's who registered with it, perhaps: they
-    are revoked, or that one would act as its owner from now on.
+    """Set a new password and end every session. Whoever has the link reads mail at the address.
+    Where nobody had proved that before, the account's keys are perhaps those of a stranger who
+    registered with it: they are revoked, or that one would act as its owner from now on.
 
     Raises Problem `invalid` when the token is spent, expired or none.
     """

@@ -93,7 +93,7 @@ async def made(process: Process, db: Handle, workspace_id: str) -> UnderWay:
 WITHOUT_ROOM: Mapping[Reason, str] = {
     Reason.CHANNEL_NOT_CONFIGURED: "No provider is configured for its channel.",
     Reason.SUPPRESSED_UNVERIFIED: "No owner of the workspace has verified their email address:"
-    " POST /auth/email/verification sends them a mail for that.",
+    " POST /auth/email/verification sends them an email for that.",
     Reason.SUPPRESSED_DAILY_LIMIT: "No messages are left today (UTC): try again tomorrow.",
     Reason.SUPPRESSED_QUOTA: "No messages are left this month (UTC): try again next month, or with"
     " a higher plan.",

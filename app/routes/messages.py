@@ -131,7 +131,7 @@ async def resend(call: Call) -> Response:
     if row.account_mail is not None:
         raise Problem(
             "conflict",
-            "What a mail about an account says is not kept: invite again, or ask for another.",
+            "What an email about an account says is not kept: invite again, or ask for another.",
         )
     if row.status == "BOUNCED":
         await _refuse_suppressed(call, row)

@@ -195,7 +195,7 @@ async def wrong_address(call: Call, to: str) -> str | None:
     ):
         return (
             "In production a test email goes to members of the workspace only, at addresses that"
-            " they have verified: POST /auth/email/verification sends another mail for that."
+            " they have verified: POST /auth/email/verification sends another email for that."
         )
     return None
 

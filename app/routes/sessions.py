@@ -35,12 +35,10 @@ from app.web.throttle import AUTH, REGISTER, Rule
 FAILED = Rule("failed", 10, 600)
 FAILED_ANYWHERE = Rule("failed-anywhere", 100, 600)
 RESETS = Rule("resets", 5, 3_600)  # asked for from one network, for one account
-ACCOUNT_MAILS = Rule(
-    "account-mails", 15, 3_600
-)  # of one kind to one account: not a flood in its inbox
-ACCOUNT_MAILS_FROM = Rule(
-    "account-mails-from", 100, 86_400
-)  # that one network has us write, in production
+# Emails of one kind to one account, whose inbox is not to be flooded; and those that one network
+# has us write, in production.
+ACCOUNT_MAILS = Rule("account-mails", 15, 3_600)
+ACCOUNT_MAILS_FROM = Rule("account-mails-from", 100, 86_400)
 REFRESH = Rule("refresh", 60, 60)  # of one session, wherever its tokens are sent from
 FORGOTTEN_SECONDS = 0.25  # more than either answer takes, so that both take the same
 
@@ -307,7 +305,7 @@ async def verify_email(call: Call) -> Response:
 
 
 async def send_verification(call: Call) -> Response:
-    """Send another mail with a link that verifies the address."""
+    """Send another email with a link that verifies the address."""
     await call.throttle.check(AUTH, call.client)
     identity.require_session(call.member)
     user = await users.by_id(call.db, id=call.member.user_id)
