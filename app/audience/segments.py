@@ -318,8 +318,8 @@ async def naming(id: str, existing: Mapping[str, Segment]) -> list[str]:
 
 
 async def leading_to(id: str, existing: Mapping[str, Segment]) -> list[str]:
-    """Likewise, and of those that name these: all whose members change with its filter. Who is in a
-    frozen segment does not, once that is known."""
+    """The ids of the segments that name this one or those that do: all whose members change with
+    its filter. Who is in a frozen segment does not, once that is known."""
     namers = await _namers(existing)
     found: list[str] = []
     waiting = [id]
@@ -351,8 +351,8 @@ def fitting(db: Handle, readable: Readable, now: datetime) -> Fitting:
 async def fitting_of(
     db: Handle, readable: Readable, now: datetime, *, workspace_id: str, alone: str | None
 ) -> Fitting:
-    """Likewise; of the contact `alone`, if one is given because SQL takes too long even for it, as
-    the machine judges it, by the newest part of a longer past. Then nobody else fits."""
+    """The SQL of who fits; of the contact `alone`, if one is given because SQL takes too long even
+    for it, as the machine judges it, by the newest part of a longer past. Then nobody else fits."""
     if alone is None or readable.frozen_id is not None:
         return fitting(db, readable, now)
     contact = await contacts.by_id(db, workspace_id=workspace_id, id=alone)

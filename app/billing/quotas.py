@@ -159,7 +159,7 @@ async def sent_today(db: Handle, workspace_id: str) -> int:
 
 
 async def _sent_on(db: Handle, workspace_id: str, moment: datetime) -> int:
-    """Likewise on the day of that moment; on a day to come there are none yet."""
+    """The messages that count on the day of that moment; on a day to come there are none yet."""
     period = day(moment)
     return await usage.used(db, workspace_id=workspace_id, meter=DAILY, period=period)
 

@@ -132,11 +132,11 @@ class Link(Protocol):
         """Takes what goes by this number until the transaction ends; False when another has it."""
 
     async def lock(self, numbers: Sequence[int]) -> None:
-        """Likewise, but waits for each, the least first."""
+        """Takes what goes by these numbers, and waits for each, the least first."""
 
     async def share(self, numbers: Sequence[int]) -> None:
-        """Likewise, with all who share it: whoever takes it for itself waits for them, and who
-        comes after that waits too."""
+        """Takes what goes by these numbers with all who share it: whoever takes it for itself waits
+        for them, and who comes after that waits too."""
 
     async def confirm_reads(self) -> None:
         """Within a transaction: its COMMIT waits until what it has read is safe, as if it had

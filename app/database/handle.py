@@ -141,7 +141,7 @@ class Handle(ABC):
         await self.lock(_number(name))
 
     async def try_lock_name(self, name: str) -> bool:
-        """Likewise, without waiting; False when another has it."""
+        """Lock it as `lock_name` does, without waiting; False when another has it."""
         return await self.use(lambda link: link.try_lock(_number(name)))
 
     async def share_names(self, *names: str) -> None:

@@ -121,7 +121,7 @@ def bound(statement: Statement, values: Mapping[str, Any]) -> Mapping[str, Binda
 def bound_each(
     statement: Statement, each: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Bindable]]:
-    """Likewise those of many rows. They are looked at by name, for the values of one name are
+    """The values of many rows, checked alike. They are looked at by name, for those of one name are
     alike, and nearly all may be bound as they are."""
     for values in each:
         if values.keys() != statement.names:

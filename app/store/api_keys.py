@@ -134,7 +134,7 @@ async def page(
     before: str | None,
     limit: int,
 ) -> list[ApiKey]:
-    """Newest first, without the revoked ones."""
+    """A page of API keys, the newest first, without the revoked ones."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     return await db.fetch_all_as(
         ApiKey,

@@ -83,8 +83,8 @@ async def page(
     before: str | None,
     limit: int,
 ) -> tuple[list[Entry], str | None]:
-    """Newest first, as far as they fill a page; where that leaves out some, the second value is the
-    id below which they are."""
+    """A page of entries, the newest first, as far as they fill it; where that leaves out some, the
+    second value is the id below which they are."""
     narrowed, values = keyset.narrowed(CLAUSES, await keyset.by_time(db, "aud", filters), before)
     page = await bounded_pages.read(
         db,

@@ -282,8 +282,8 @@ async def uncounted(db: Handle, *, workspace_id: str, broadcast_id: str, limit: 
 
 
 async def uncounted_by_channel(db: Handle, *, workspace_id: str) -> Counter[str]:
-    """Likewise of all broadcasts that are being sent, of which there may be a thousand. Without its
-    template none is."""
+    """How many recipients no quota has counted yet, by channel, of all broadcasts that are being
+    sent, of which there may be a thousand. Without its template none is."""
     rows = await db.fetch_tuples(
         f"""
         SELECT t.channel, (SELECT count(*) {UNCOUNTED} AND r.broadcast_id = b.id) AS messages

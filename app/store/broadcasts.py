@@ -173,7 +173,7 @@ async def held(db: Handle, *, workspace_id: str, id: str) -> Broadcast | None:
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[Broadcast]:
-    """Newest first."""
+    """A page of broadcasts, the newest first."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     return await db.fetch_all_as(
         Broadcast,
@@ -208,12 +208,12 @@ async def existing(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> set[
 
 
 async def lock_room(db: Handle, *, workspace_id: str) -> None:
-    """Until the transaction ends no other broadcast of the workspace takes of its quotas."""
+    """Have no other broadcast of the workspace take of its quotas until the transaction ends."""
     await db.lock_name(_room(workspace_id))
 
 
 async def try_lock_room(db: Handle, *, workspace_id: str) -> bool:
-    """Likewise, without waiting; False when another does."""
+    """Lock the workspace's quotas for broadcasts without waiting; False when another has them."""
     return await db.try_lock_name(_room(workspace_id))
 
 

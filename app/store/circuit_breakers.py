@@ -120,7 +120,7 @@ async def still_open(
 
 
 async def close(db: Handle, *, workspace_id: str, channel: str) -> None:
-    """The row stays locked."""
+    """Close the circuit, whose row stays locked until the transaction ends."""
     await db.execute(
         """
         UPDATE circuit_breakers SET failures = 0, ask_at = NULL
@@ -132,7 +132,7 @@ async def close(db: Handle, *, workspace_id: str, channel: str) -> None:
 
 
 async def delete_idle(db: Handle, *, workspace_id: str, channel: str) -> None:
-    """Unless a message is held back, claimed by somebody who may yet give it back."""
+    """Delete a circuit, unless a message is held back: its claimant may yet give it back."""
     await db.execute(
         """
         DELETE FROM circuit_breakers
@@ -163,7 +163,7 @@ async def due_probes(db: Handle, *, after: Key = FIRST, limit: int) -> list[Key]
 
 
 async def closed(db: Handle, *, after: Key = FIRST, limit: int) -> list[Key]:
-    """Likewise of those that have closed, and still hold messages back."""
+    """Workspaces and channels of the next circuits that closed and still hold messages back."""
     found = await db.fetch_tuples(
         """
         SELECT workspace_id, channel FROM circuit_breakers

@@ -49,8 +49,9 @@ LEADS = {
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> tuple[list[Contact], str | None]:
-    """Newest first, as contacts.newest has them. Filters: those of CLAUSES; and `metadata`, name →
-    text. Of `updated_after` and what begins with a text, searches.page bounds the cost."""
+    """A page of contacts, the newest first, as contacts.newest has them. Filters: those of CLAUSES;
+    and `metadata`, name → text. Of `updated_after` and what begins with a text, searches.page
+    bounds the cost."""
     filters = numbered(await keyset.by_time(db, "con", filters))
     return await page_by_walking(db, workspace_id, filters, before, limit)
 

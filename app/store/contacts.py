@@ -223,7 +223,8 @@ async def by_phone(db: Handle, *, workspace_id: str, phone: str) -> Contact | No
 
 
 async def by_ids(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Contact]:
-    """Newest first. Sorted here: a planner that must not sort would walk through everybody."""
+    """The contacts of these ids, the newest first. Sorted here: a planner that must not sort would
+    walk through everybody."""
     rows = await db.fetch_all_as(
         Contact,
         f"""

@@ -88,7 +88,7 @@ async def page(
     before: str | None,
     limit: int,
 ) -> list[VersionSummary]:
-    """Newest first. `id` is the version as text, for cursors."""
+    """A page of versions, the newest first. `id` is the version as text, for cursors."""
     given = dict(filters) if before is None else {**filters, "older_than": int(before)}
     narrowed, values = keyset.narrowed(CLAUSES, given, None)
     return await db.fetch_all_as(

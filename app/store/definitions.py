@@ -504,7 +504,7 @@ async def mentioning(db: Handle, *, workspace_id: str, id: str) -> list[str]:
 async def bodies_mentioning(
     db: Handle, *, workspace_id: str, id: str, after: str, limit: int
 ) -> list[Body]:
-    """Likewise, with their bodies: the first ones whose ids come after `after`."""
+    """The first bodies that mention this id, of definitions whose ids come after `after`."""
     return await db.fetch_all_as(
         Body,
         """

@@ -100,7 +100,7 @@ async def page(
     before: str | None,
     limit: int,
 ) -> list[EventEndpoint]:
-    """Newest first."""
+    """A page of endpoints, the newest first."""
     bounded = await keyset.by_time(db, "ep", filters)
     narrowed, values = keyset.narrowed(CLAUSES, bounded, before)
     return await db.fetch_all_as(

@@ -77,7 +77,7 @@ async def insert(
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[Invitation]:
-    """Newest first."""
+    """A page of invitations, the newest first."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     return await db.fetch_all_as(
         Invitation,

@@ -300,7 +300,7 @@ async def take(db: Handle, kind: Kind, *, workspace_id: str, id: str) -> None:
 async def renew(
     db: Handle, job: Job, *, lease_seconds: float, has_progressed: bool = False
 ) -> bool:
-    """False when the lease is somebody else's by now, or its work is done. Under a lease that
+    """Renew a lease; False when it is somebody else's by now, or its work is done. Under one that
     `has_progressed` claims start again."""
     renewed = await db.fetch_value(
         """
@@ -321,8 +321,8 @@ async def renew(
 
 
 async def renew_free(db: Handle, job: Job, *, lease_seconds: float) -> bool:
-    """Likewise, but False too when a transaction has it locked: whoever renews many would keep the
-    others locked while it waits for that."""
+    """Renew a lease as `renew` does, but not one that a transaction has locked; whether it did.
+    Whoever renews many would keep the others locked while it waits for that."""
     key = {"workspace_id": job.workspace_id, "kind": job.kind, "id": job.id}
     is_free = await db.fetch_value(
         """

@@ -99,7 +99,7 @@ async def has_email(db: Handle, *, workspace_id: str, email_key: str) -> bool:
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[Membership]:
-    """Newest first."""
+    """A page of memberships, the newest first."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before, "m.id")
     return await db.fetch_all_as(
         Membership,

@@ -514,7 +514,7 @@ async def page(
     mails: Sequence[str] = (),
     reader: str | None = None,
 ) -> list[Message]:
-    """Newest first, without what was said."""
+    """A page of messages, the newest first, without their contents."""
     filters = await keyset.by_time(db, "msg", filters)
     narrowed, values = keyset.narrowed(CLAUSES, filters, before, "m.id")
     return await db.fetch_all_as(

@@ -267,7 +267,7 @@ async def attempts_page(
     before: str | None,
     limit: int,
 ) -> list[EventAttempt]:
-    """Newest first."""
+    """A page of attempts at an endpoint, the newest first."""
     filters = await keyset.by_time(db, "eva", filters)
     narrowed, values = keyset.narrowed(CLAUSES, filters, before, "a.id")
     return await db.fetch_all_as(

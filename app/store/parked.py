@@ -40,8 +40,8 @@ async def wake(db: Handle, *, workspace_id: str, limit: int) -> int:
 
 
 async def wake_of_broadcast(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int) -> int:
-    """Likewise those that waited for a broadcast, but for those that somebody has locked: they are
-    found `in_vain`."""
+    """Make up to `limit` messages due that waited for a broadcast, the oldest first; how many.
+    Those that somebody has locked are found `in_vain`."""
     return await _wake(
         db,
         """m.reason_code = 'broadcast_paused'

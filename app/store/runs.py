@@ -401,7 +401,8 @@ async def unfinished_by_version(
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[Run]:
-    """Newest first. The filter `message_status` is what one of their messages has come to."""
+    """A page of runs, the newest first. The filter `message_status` is what one of their messages
+    has come to."""
     filters = await keyset.by_time(db, "run", filters)
     if "message_status" in filters:
         return await _page_by_messages(db, workspace_id, filters, before, limit)

@@ -100,9 +100,9 @@ async def page(
     mails: Sequence[str] = (),
     reader: str | None = None,
 ) -> tuple[list[CapturedMessage], str | None]:
-    """Newest first. `mails`, `reader`: see messages.VISIBLE. A page ends early with the message
-    that fills its MOST_BYTES; the second value is then the id below which the next page begins, and
-    None otherwise."""
+    """A page of captured messages, the newest first. `mails`, `reader`: see messages.VISIBLE. It
+    ends early with the message that fills its MOST_BYTES; the second value is then the id below
+    which the next page begins, and None otherwise."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     rows = await db.fetch_all_as(
         CapturedMessage,

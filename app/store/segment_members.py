@@ -309,8 +309,8 @@ async def _touch(
 async def touch_named(
     db: Handle, *, workspace_id: str, changed: Collection[tuple[str, str]]
 ) -> None:
-    """Likewise for the segments that name what has changed: each a name and the contact, which need
-    not be locked."""
+    """Note contacts as touched for the segments that name what has changed: each a name and the
+    contact, which need not be locked."""
     rows = await db.fetch_tuples(
         """
         SELECT n.name, n.segment_id FROM segment_names n

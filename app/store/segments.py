@@ -298,8 +298,8 @@ async def names(db: Handle, *, workspace_id: str) -> dict[str, str]:
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> tuple[list[Segment], str | None]:
-    """Newest first, as far as they fill a page; where that leaves out some, the second value is the
-    id below which they are."""
+    """A page of segments, the newest first, as far as they fill it; where that leaves out some, the
+    second value is the id below which they are."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     page = await bounded_pages.read(
         db,

@@ -244,7 +244,7 @@ async def name_in_flight(
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[Suppression]:
-    """Newest first."""
+    """A page of suppressions, the newest first."""
     filters = await keyset.by_time(db, "sup", filters)
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     return await db.fetch_all_as(

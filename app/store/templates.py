@@ -222,7 +222,7 @@ async def sent(
 async def filed(
     db: Handle, *, workspace_id: str, ids: Sequence[str]
 ) -> dict[str, FiledTemplate] | None:
-    """Likewise, as files have them."""
+    """The templates as files have them, by id; None when they are too large together."""
     return await _contents(db, FiledTemplate, workspace_id, ids)
 
 

@@ -139,7 +139,7 @@ async def of_workspace(db: Handle, *, workspace_id: str) -> dict[str, Topic]:
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[Topic]:
-    """Newest first."""
+    """A page of topics, the newest first."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     return await db.fetch_all_as(
         Topic,

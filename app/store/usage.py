@@ -167,7 +167,7 @@ async def changed(db: Handle, *, limit: int) -> list[str]:
 
 
 async def fold_of(db: Handle, *, workspace_id: str, limit: int) -> int:
-    """Likewise, of one workspace."""
+    """Fold up to `limit` changes of one workspace into its totals; how many."""
     changes = await db.fetch_tuples(
         """
         DELETE FROM usage_changes

@@ -125,7 +125,7 @@ async def lock(db: Handle, *, workspace_id: str) -> list[Segment]:
 
 
 async def lock_of(db: Handle, *, workspace_id: str, definition_id: str) -> list[str]:
-    """Likewise those of a definition, of which there is one; their ids."""
+    """Lock the watches of a definition, of which there is one; their ids."""
     return await db.fetch_values(
         """
         SELECT id FROM segments

@@ -120,7 +120,7 @@ async def page(
     before: str | None,
     limit: int,
 ) -> list[WebhookRequest]:
-    """Newest first. An ACCEPTED one's body stands in its run."""
+    """A page of requests, the newest first. An ACCEPTED one's body stands in its run."""
     filters = await keyset.by_time(db, "req", filters)
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     return await db.fetch_all_as(
@@ -244,7 +244,8 @@ async def delete_old(
 async def bodies(
     db: Handle, *, workspace_id: str, definition_id: str, longest: int, limit: int
 ) -> list[bytes]:
-    """Newest first, of whoever knew the secret: a body that is longer is none, nor is a repeat."""
+    """The bodies of whoever knew the secret, the newest first: a body that is longer is none, nor
+    is a repeat."""
     found = await db.fetch_values(
         """
         SELECT COALESCE(r.body, w.body) AS body
