@@ -20,6 +20,7 @@ from lab.chaos.probes import Probed
 from lab.chaos.senders import AWAY, CUT, LATE, LEFT, Sent, Try
 from lab.chaos.stage import Death, Interrupted
 from lab.chaos.subscriber import ABOUT, ReceivedEvent
+from lab.chaos.timing import JUDGED_FROM, JUDGED_KILLS
 from tests.receivers import Received
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC).timestamp()
@@ -324,13 +325,18 @@ def promised(number: int) -> Plant:
     return lambda evidence: setattr(evidence, "promise", number)
 
 
-def in_hand(kill: float, end: float) -> list[Plant]:
+def in_hand(kill: float, end: float, count: int) -> list[Plant]:
+    """Of so many kills."""
     return [
         of_run("plain", finished_at=at(end)),
         lambda evidence: setattr(
-            evidence, "interrupted", [Interrupted(NOON + kill, ["run_plain"])]
+            evidence, "interrupted", [Interrupted(NOON + kill, ["run_plain"])] * count
         ),
     ]
+
+
+def no_run_in_hand(evidence: Evidence) -> None:
+    evidence.interrupted = [Interrupted(NOON + 10, [])] * JUDGED_KILLS
 
 
 CALLED = Called("run_called", "key of called")
@@ -615,8 +621,14 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
         (lambda evidence: setattr(evidence, "usage", {}), "ws_1: 0 contacts counted, of 6"),
     ],
     "work_went_on_soon": [
-        (all_of(*in_hand(10, 40), promised(4)), "p99 30.0 s from a kill .*, of 20 s"),
-        (promised(4), "no run was in hand at a kill"),
+        (
+            all_of(*in_hand(10, 40, JUDGED_FROM), promised(4)),
+            r"p99 30.0 s from a kill .*, of 20 s, at a load of \d+\.\d",
+        ),
+        (
+            all_of(no_run_in_hand, promised(4)),
+            "no run was in hand at a kill",
+        ),
     ],
     "_every_fault_struck": [
         (lambda evidence: setattr(evidence, "planned", 7), "only 6 of 7 faults came to strike"),
@@ -684,13 +696,26 @@ def test_a_try_whose_outcome_its_sender_cannot_know_may_be_a_run(doubt: Try) -> 
     assert list(check(evidence)) == []
 
 
-def test_how_soon_work_went_on_is_judged_only_where_it_was_promised() -> None:
-    for plants, promise in ((in_hand(10, 30), 4), (in_hand(10, 90), 5), (in_hand(10, 90), None)):
-        evidence = clean()
-        for plant in plants:
-            plant(evidence)
-        evidence.promise = promise
-        assert list(CHECKS["work_went_on_soon"](evidence)) == []
+def test_of_few_kills_nothing_is_judged_however_many_runs_they_interrupted() -> None:
+    evidence = clean()
+    for plant in [*in_hand(10, 90, 1), promised(4)]:
+        plant(evidence)
+    evidence.interrupted = [Interrupted(NOON + 10, ["run_plain"] * 50)] * (JUDGED_KILLS - 1)
+    assert list(CHECKS["work_went_on_soon"](evidence)) == []
+
+
+@pytest.mark.parametrize(
+    ("end", "count", "promise"),
+    [(30, JUDGED_FROM, 4), (90, JUDGED_FROM - 1, 4), (90, JUDGED_FROM, 5), (90, JUDGED_FROM, None)],
+)
+def test_how_soon_work_went_on_is_judged_only_where_it_was_promised_and_of_enough_runs(
+    end: float, count: int, promise: int | None
+) -> None:
+    evidence = clean()
+    for plant in in_hand(10, end, count):
+        plant(evidence)
+    evidence.promise = promise
+    assert list(CHECKS["work_went_on_soon"](evidence)) == []
 
 
 def test_beside_each_zero_stands_what_it_says() -> None:
