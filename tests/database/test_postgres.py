@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, urlsplit
@@ -462,6 +463,7 @@ async def test_as_many_standbys_are_to_be_in_step_as_commits_wait_for(
         (binaries / "pg_receivewal", *along, "-S", "wal", "--synchronous", "-D", tmp_path / "wal"),
         (binaries / "pg_recvlogical", *along, "-S", "changes", *to_file, *decoded),
     ]
+    running = []
     try:
         for names in ("FIRST 2 (walreceiver, s2)", "any 2(s2, walreceiver)", "2 (walreceiver, s2)"):
             await _standbys_become(database, primary, names, "FAIL", "1 in step of the 2 that")
@@ -471,7 +473,8 @@ async def test_as_many_standbys_are_to_be_in_step_as_commits_wait_for(
         await _have_commits_wait(primary, "")
         for sql in SLOTS:
             await servers._on(primary.url, sql)
-        running = [await asyncio.create_subprocess_exec(*one) for one in readers]
+        for one in readers:
+            running.append(await asyncio.create_subprocess_exec(*one))
         for name, verdict, words in (
             ("pg_receivewal", "warn", "holds the log, but cannot take over"),
             ("pg_recvlogical", "FAIL", "subscriber counts as a standby"),
@@ -479,10 +482,11 @@ async def test_as_many_standbys_are_to_be_in_step_as_commits_wait_for(
             await _standbys_become(database, primary, name, verdict, words)
             names = f"ANY 2 (walreceiver, {name})"
             await _standbys_become(database, primary, names, "ok", "1 of 1 in step")
-        for one in running:
-            one.kill()
-            await one.wait()
     finally:
+        for process in running:
+            with suppress(ProcessLookupError):  # it may have ended by itself
+                process.kill()
+            await process.wait()
         standby.remove()
         primary.remove()
 
