@@ -16,6 +16,14 @@ from app.process import SCHEMA
 from tests import servers
 
 Connect = Callable[..., Awaitable[Database]]
+WAITS = """
+    SELECT EXISTS (
+        SELECT 1 FROM pg_locks
+        WHERE locktype = 'advisory' AND NOT granted
+          AND (classid::bigint << 32) | objid::bigint = $1
+          AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    )
+    """
 OPTIONS = "SELECT reloptions FROM pg_class WHERE oid = CAST($1 AS TEXT)::regclass"
 
 
@@ -132,7 +140,11 @@ async def test_it_waits_for_a_worker_that_refreshes_statistics(
         await other.execute(f"SELECT pg_advisory_xact_lock({STATISTICS_LOCK})")
         await other.execute("ANALYZE jobs")
         configuring = asyncio.create_task(configured(database))
-        await asyncio.sleep(0.5)
+        async with asyncio.timeout(10):
+            while not await other.fetchval(WAITS, STATISTICS_LOCK):
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)  # twice as long as it waits for the lock of a table
+        assert not configuring.done()
     assert await configuring == ["jobs"]
     assert await vacuuming_of(other, "jobs") == "5000"
     await other.close()
