@@ -42,6 +42,15 @@ COUNTED = """new MutationObserver(() => {
     const boxes = document.querySelectorAll('.react-flow__node').length
     window.drawn = Math.max(window.drawn ?? 0, boxes)
 }).observe(document, { childList: true, subtree: true })"""
+# All that the page has kept in the tab since.
+WRITTEN = """() => {
+    window.put = Storage.prototype.setItem
+    window.written = ''
+    Storage.prototype.setItem = function (key, value) {
+        window.written += value
+        window.put.call(this, key, value)
+    }
+}"""
 
 
 def edited(page: Page, service: Service, kind: str, **body: Any) -> str:
@@ -678,7 +687,7 @@ def test_a_header_is_kept_whichever_of_its_boxes_is_filled_last(
     name.fill("X-Third")
     group.get_by_label("Headers: name 1").fill("X-Second")
     expect(group.get_by_label("Headers: X-Second")).to_have_value("b")
-    group.get_by_label("new name").fill("X-One")
+    group.get_by_label("Headers: name 1").fill("X-One")
     group.get_by_role("button", name="Add one").click()
     group.get_by_label("new name").fill("X-Fourth")
     group.get_by_label("new value").fill("d")
@@ -687,6 +696,70 @@ def test_a_header_is_kept_whichever_of_its_boxes_is_filled_last(
     page.get_by_text("all changes saved").wait_for()
     headers = {"X-One": "a", "X-Second": "b", "X-Third": "c"}
     assert service.read(url)["steps"][0]["headers"] == headers
+
+
+def test_a_header_keeps_its_name_while_the_new_one_is_taken_or_cleared(
+    page: Page, service: Service
+) -> None:
+    headers = {"X-First": "a", "X-Second": "b"}
+    call = {"id": "call", "type": "http_request", "method": "GET", "url": "https://crm.example"}
+    url = edited(page, service, "workflows", steps=[{**call, "headers": headers}])
+    box(page, "call").click()
+    page.get_by_label("Url").fill("https://crm.example/leads")
+    name = page.get_by_label("Headers: name 1")
+    name.fill("X-Second")
+    expect(name).to_have_accessible_description("Another one has this name.")
+    page.keyboard.press("Tab")
+    expect(name).to_have_value("X-Second")
+    saved(page)
+    assert service.read(url)["steps"][0]["headers"] == headers
+    name.fill("")
+    page.keyboard.press("Tab")
+    expect(name).to_have_value("X-First")
+    name.fill("X-Third")
+    page.keyboard.press("Control+s")
+    page.get_by_text("all changes saved").wait_for()
+    assert service.read(url)["steps"][0]["headers"] == {"X-Third": "a", "X-Second": "b"}
+
+
+def test_a_credential_is_not_kept_while_the_name_of_its_header_is_typed(
+    page: Page, service: Service
+) -> None:
+    call = {"id": "call", "type": "http_request", "method": "GET", "url": "https://crm.example"}
+    url = edited(page, service, "workflows", steps=[call])
+    page.evaluate(WRITTEN)
+    box(page, "call").click()
+    group = page.get_by_role("group", name="Headers")
+    group.get_by_role("button", name="Add one").click()
+    group.get_by_label("new value").fill("Bearer hidden")
+    group.get_by_label("new name").press_sequentially("Autho")
+    page.evaluate("document.activeElement.dispatchEvent(new Event('focusout', { bubbles: true }))")
+    group.get_by_label("new name").press_sequentially("rization")  # back from another window
+    box(page, "trigger").click()
+    box(page, "call").click()
+    expect(group.get_by_label("Headers: Authorization")).to_have_value("Bearer hidden")
+    page.get_by_text("without the credentials you typed").wait_for()
+    written = page.evaluate("Storage.prototype.setItem = window.put, window.written")
+    assert "Authorization" in written
+    assert "hidden" not in written
+    saved(page)
+    assert service.read(url)["steps"][0]["headers"] == {"Authorization": "••••"}
+
+
+def test_a_list_that_is_typed_as_a_value_leaves_its_row_as_it_is(
+    page: Page, service: Service
+) -> None:
+    start = {"id": "start", "type": "start_workflow", "workflowId": "", "data": {"plan": "pro"}}
+    edited(page, service, "workflows", steps=[start])
+    box(page, "start").click()
+    value = page.get_by_label("Data: plan")
+    value.fill("")
+    value.press_sequentially("[1]")
+    expect(value).to_have_value("[1]")
+    expect(value).to_be_focused()
+    box(page, "trigger").click()
+    box(page, "start").click()
+    expect(page.get_by_label("Data (JSON)")).to_have_value(re.compile("1"))
 
 
 def test_a_save_that_cannot_learn_what_changed_says_so(

@@ -252,29 +252,30 @@ export const shown = (value: unknown) =>
 /** A row of them: its name as it is typed, and the `key` by which it is kept, which no other has. */
 type Pair = { name: string; text: string; key: string }
 
-/** An object whose names its author chooses: headers, fields to set, variables, data. */
+/** An object whose names its author chooses: headers, fields to set, variables, data. A name counts once it was left:
+ * a part of one does not show that what is typed beside it is secret. */
 function Pairs({ place, schema, value, set, of, label }: Control & { label: string }) {
   const texts = typeof schema.additionalProperties === 'object' && schema.additionalProperties.type === 'string'
   const stored = isObject(value) ? value : {}
   const [typing, setTyping] = useState<{ of: unknown; rows: Pair[] } | null>(null)
   const latest = useRef<Pair[]>([]) // a row that is removed is left by that
+  const own = typing && same(typing.of, value) ? typing.rows : null
   const isDeep =
     (value != null && !isObject(value)) || Object.values(stored).some(one => isObject(one) || Array.isArray(one))
-  if (isDeep) return <JsonField {...{ place, schema, value, set, of, label }} />
+  if (isDeep && !own) return <JsonField {...{ place, schema, value, set, of, label }} />
   const show = (key: string) => (texts ? textOf(stored[key]) : shown(stored[key]))
   const isStored = (key: string) => key !== '' && Object.hasOwn(stored, key)
-  const rows = (latest.current =
-    typing && same(typing.of, value)
-      ? typing.rows
-      : Object.keys(stored).map(name => ({ name, text: show(name), key: name })))
-  /** A name alone is none yet, until its row is left. */
+  const rows = (latest.current = own ?? Object.keys(stored).map(name => ({ name, text: show(name), key: name })))
+  /** A name alone is none yet, until its row is left; one that is taken, or was cleared, leaves the row as it was. */
   const change = (before: Pair[], isLeft = false) => {
     const keys = new Set(before.map(each => each.key))
     const rows = before.map(each => {
-      const name = each.name.trim()
-      if (each.key || keys.has(name)) return each
-      keys.add(name)
-      return { ...each, key: name }
+      const key = each.name.trim()
+      if (!key) return { ...each, name: each.key }
+      if (keys.has(key)) return each
+      keys.delete(each.key)
+      keys.add(key)
+      return { ...each, key }
     })
     const kept = rows
       .filter(({ key, text }) => key && (text || isLeft || isStored(key)))
@@ -283,15 +284,17 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
     setTyping({ of: next, rows })
     if (!same(next, value)) set(next)
   }
-  const put = (index: number, changes: Partial<Pair>) => change(rows.with(index, { ...rows[index]!, ...changes }))
+  const put = (index: number, changes: Partial<Pair>) => rows.with(index, { ...rows[index]!, ...changes })
   return (
     <Group label={label} schema={schema} place={place} of={of} isWhole>
       {rows.map(({ name, text, key }, index) => (
         <div
           class="pairs"
           key={index}
-          onFocusOut={event => {
-            if (!event.currentTarget.contains(event.relatedTarget as Node | null)) change(latest.current, true)
+          onFocusOut={({ target, currentTarget, relatedTarget }) => {
+            if (target !== document.activeElement)
+              // else it is the window that was left
+              change(latest.current, !currentTarget.contains(relatedTarget as Node | null))
           }}
         >
           <Box
@@ -299,15 +302,19 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
             list={place.at(-1) === 'set' ? SETTABLE : undefined}
             value={name}
             placeholder="name"
-            wrong={name.trim() && !key ? 'Another one has this name.' : ''}
-            set={name => put(index, { name, key: '' })}
+            wrong={
+              rows.some((one, at) => at !== index && one.key && one.key === name.trim())
+                ? 'Another one has this name.'
+                : ''
+            }
+            set={name => setTyping({ of: value, rows: put(index, { name }) })}
           />
           <Box
             label={`${label}: ${isStored(key) ? key : 'new value'}`}
             value={text}
             placeholder="value"
             pointer={pointer([...place, key])}
-            set={text => put(index, { text })}
+            set={text => change(put(index, { text }))}
           />
           <Button small aria-label={`Remove ${name || 'this one'}`} onClick={() => change(rows.toSpliced(index, 1))}>
             ✕

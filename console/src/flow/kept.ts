@@ -32,7 +32,9 @@ const SECRET =
 
 const veil = (members: Json): Json =>
   !isObject(members.headers)
-    ? members
+    ? members.headers
+      ? { ...members, headers: MASK } // JSON that is being typed
+      : members
     : {
         ...members,
         headers: Object.fromEntries(

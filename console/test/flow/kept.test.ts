@@ -24,3 +24,8 @@ test('what is no credential of a call is kept as it is: other headers, none, dat
   ]
   deepEqual(kept(steps).steps, steps)
 })
+
+test('headers that are being typed as JSON are none yet, and are kept as the mask', () => {
+  const step = { type: 'http_request', headers: '{"Authorization": "Bearer n' }
+  deepEqual(kept([step]).steps, [{ ...step, headers: '••••' }])
+})
