@@ -40,6 +40,8 @@ export const refusal = async (response: Response): Promise<Refusal> =>
 export const unreachable = () =>
   new Refusal(0, 'unreachable', 'The service cannot be reached. Nothing you typed is lost; try again.')
 
+const LONGEST_MS = 60_000 // that a request waits for its answer, unless it sends a file
+
 let token = ''
 let workspace = ''
 let person = ''
@@ -111,6 +113,7 @@ async function post(path: string, body: object | null, bearer = ''): Promise<Res
       method: 'POST',
       headers,
       body: body && JSON.stringify({ ...body, session: 'cookie' }),
+      signal: AbortSignal.timeout(LONGEST_MS),
     })
   } catch {
     throw unreachable()
@@ -199,11 +202,13 @@ const MOST_UNANSWERED = 20
 /** Whether it changes nothing, also of what is too long for an address. */
 const isReading = ({ method, url }: Request) => method === 'GET' || /\/(check|preview)$/.test(new URL(url).pathname)
 
+const isJson = ({ headers }: Request) =>
+  (headers.get('Content-Type') ?? 'application/json').startsWith('application/json')
+
 /** What a request asks for. Files are left out, which the API reads as they come. */
 async function actOf(request: Request): Promise<string> {
   if (request.method === 'DELETE') return `DELETE ${request.url}`
-  const type = request.headers.get('Content-Type') ?? 'application/json'
-  return request.method === 'POST' && !isReading(request) && type.startsWith('application/json')
+  return request.method === 'POST' && !isReading(request) && isJson(request)
     ? `${request.url}\n${await request.clone().text()}`
     : ''
 }
@@ -251,14 +256,17 @@ export async function ask(request: Request): Promise<Response> {
     if (before) copy.headers.set('If-None-Match', before.tag)
     let response: Response,
       answer = ''
+    const late = new AbortController()
+    const timer = isJson(request) ? setTimeout(() => late.abort(), LONGEST_MS) : 0
     try {
-      response = await fetch(copy)
+      response = await fetch(copy, { signal: late.signal })
       if (act) answer = await response.clone().text()
       if (request.method === 'GET') response = await remembered(request.url, response, before)
-    } catch (error) {
-      if (request.signal.aborted) throw error
+    } catch {
       lost(act, key)
       throw unreachable()
+    } finally {
+      clearTimeout(timer)
     }
     if (response.status === 404 && request.method === 'DELETE' && unanswered.has(act))
       response = new Response(null, { status: 204 }) // the try whose answer was lost did it

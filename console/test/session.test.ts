@@ -26,6 +26,29 @@ test('an act whose answer was lost is done again under its key', async () => {
   equal(new Set(keys(asked)).size, 1)
 })
 
+test('what is not answered within a minute could not be reached, unless it sends a file', async () => {
+  const later = globalThis.setTimeout,
+    due: (() => void)[] = []
+  globalThis.setTimeout = ((work: () => void) => due.push(work)) as unknown as typeof setTimeout
+  const signals: AbortSignal[] = []
+  globalThis.fetch = (_, init) =>
+    new Promise((_, fail) => {
+      signals.push(init!.signal!)
+      init!.signal!.onabort = fail
+    })
+  const type = { 'Content-Type': 'text/csv' }
+  void ask(new Request('https://tidings.example/contacts/import', { method: 'POST', headers: type, body: 'a' }))
+  const asked = ask(new Request('https://tidings.example/flows'))
+  while (signals.length < 2) await Promise.resolve()
+  globalThis.setTimeout = later
+  due.forEach(work => work())
+  await rejects(asked, /cannot be reached/)
+  deepEqual(
+    signals.map(each => each.aborted),
+    [false, true],
+  )
+})
+
 test('what a proxy calls a failure is done again under its key', async () => {
   const press = act(),
     asked = answering(() => new Response('<h1>Bad gateway</h1>', { status: 502 }), MADE)
@@ -90,6 +113,7 @@ const TOO_MANY = (seconds: string) => () =>
 function waits(): number[] {
   const pauses: number[] = []
   globalThis.setTimeout = ((then: () => void, pause: number) => {
+    if (pause === 60_000) return // by then an answer is late
     pauses.push(pause)
     queueMicrotask(then)
   }) as typeof setTimeout

@@ -374,10 +374,11 @@ def test_a_flow_keeps_what_is_drawn_while_it_is_saved(page: Page, service: Servi
     assert service.read(url)["steps"][0]["tag"] == "typed since"
 
 
+@pytest.mark.parametrize("is_left", [False, True])
 def test_a_flow_is_saved_again_once_the_save_that_is_under_way_was_answered(
-    page: Page, service: Service
+    page: Page, service: Service, is_left: bool
 ) -> None:
-    """One's own save is nobody else's."""
+    """One's own save is nobody else's, also where the editor was left meanwhile."""
     steps = [{"id": "tag", "type": "add_tag", "tag": "a"}]
     url = edited(page, service, "workflows", steps=steps)
     held: list[Route] = []
@@ -401,7 +402,13 @@ def test_a_flow_is_saved_again_once_the_save_that_is_under_way_was_answered(
     page.evaluate(DRAWN)
     while not answers:
         page.evaluate("0")
+    page.locator(".lead").get_by_text("saving…").wait_for()
+    if is_left:
+        went(page, "/nothing")
     held[0].fulfill(response=answers[0])
+    while service.read(url)["steps"][0]["tag"] != "typed since":
+        page.evaluate("0")
+    if is_left:
+        went(page, f"/flows{url}/edit")
     page.get_by_text("all changes saved").wait_for()
     expect(page.get_by_text("Changed by someone else")).to_have_count(0)
-    assert service.read(url)["steps"][0]["tag"] == "typed since"

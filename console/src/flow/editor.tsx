@@ -235,9 +235,11 @@ function Editor({
         <>
           <Status value={state} /> {base.value.version ? `version ${base.value.version}` : 'no version yet'} ·{' '}
           <span class={isChanged ? 'odd' : ''}>
-            {isChanged
-              ? `unsaved changes, kept in this tab${hasCredentials ? ' without the credentials you typed' : ''}`
-              : 'all changes saved'}
+            {saving.isSaving
+              ? 'saving…'
+              : isChanged
+                ? `unsaved changes, kept in this tab${hasCredentials ? ' without the credentials you typed' : ''}`
+                : 'all changes saved'}
           </span>
         </>
       }

@@ -92,6 +92,9 @@ export function useSaving(of: Kind, id: string, stored: Stored, say: (what: stri
   const [base, setBase] = useState({ ...stored, doc: docOf(stored.value) })
   const [behind, setBehind] = useState(kept && kept.tag !== stored.tag ? { tag: kept.tag, doc: kept.base } : null) // what is drawn here began at an older revision
   const begun = behind ?? base
+  const held = useRef({ base, begun }) // what is saved after the editor was left is a change of what was stored last
+  held.current = { base, begun }
+  const [isSaving, setSaving] = useState(false)
   const [conflict, setConflict] = useState<Stored | null>(null)
   const [problem, setProblem] = useState<Refusal | null>(null)
   const [secret, setSecret] = useState('')
@@ -119,14 +122,16 @@ export function useSaving(of: Kind, id: string, stored: Stored, say: (what: stri
 
   /** From now on what is drawn here is a change of this. */
   const settle = (now: Stored) => {
-    setBase({ ...now, doc: docOf(now.value) })
+    const next = { ...now, doc: docOf(now.value) }
+    held.current = { base: next, begun: next }
+    setBase(next)
     setBehind(null)
     setConflict(null)
   }
   const store = async (state?: 'ACTIVE') => {
     if (!isChanged && !state) return // by the save before
     setProblem(null)
-    const body = written(doc, base.doc)
+    const body = written(doc, held.current.base.doc)
     const trigger = secret ? { ...body.trigger, signingSecret: secret } : body.trigger
     const keep = (answer: Stored) => {
       const now = docOf(answer.value)
@@ -137,7 +142,7 @@ export function useSaving(of: Kind, id: string, stored: Stored, say: (what: stri
       say('Saved.')
     }
     try {
-      keep(await changeFlow(of, id, begun.tag, { ...body, trigger, ...(state ? { state } : {}) }))
+      keep(await changeFlow(of, id, held.current.begun.tag, { ...body, trigger, ...(state ? { state } : {}) }))
     } catch (error) {
       if (!(error instanceof Refusal)) throw error
       if (error.status === 412) {
@@ -157,7 +162,14 @@ export function useSaving(of: Kind, id: string, stored: Stored, say: (what: stri
   latest.current = store
   const last = useRef(Promise.resolve())
   /** One at a time, each of what is drawn once the one before was answered. */
-  const save = (state?: 'ACTIVE') => (last.current = last.current.catch(() => {}).then(() => latest.current(state)))
+  const save = (state?: 'ACTIVE') => {
+    setSaving(true)
+    const mine = last.current
+      .catch(() => {})
+      .then(() => latest.current(state))
+      .finally(() => setSaving(mine !== last.current))
+    return (last.current = mine)
+  }
   return {
     history,
     check,
@@ -168,6 +180,7 @@ export function useSaving(of: Kind, id: string, stored: Stored, say: (what: stri
     isChanged,
     isVeiled,
     hasCredentials,
+    isSaving,
     problem,
     setProblem,
     save,
