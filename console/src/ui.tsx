@@ -251,10 +251,11 @@ export const Findings = <T extends { severity: string; message: string }>({
     </ul>
   ) : null
 
-const valued = (value: unknown) =>
+const second = (at: unknown) => Math.floor(Date.parse(String(at)) / 1000)
+const valued = (value: unknown, other: unknown) =>
   value == null ? (
     <i>nothing</i>
-  ) : value && typeof value === 'string' && !value.replace(NOTABLE, '') ? (
+  ) : value && typeof value === 'string' && !value.replace(NOTABLE, '') && second(value) !== second(other) ? (
     <Sentence text={value} />
   ) : (
     asItReads(value)
@@ -271,7 +272,7 @@ export const Changes = ({
   <ul class="plain">
     {Object.entries(of).map(([key, [before, after]]) => (
       <li key={key}>
-        {name(key)}: <del>{valued(before)}</del> → <ins>{valued(after)}</ins>
+        {name(key)}: <del>{valued(before, after)}</del> → <ins>{valued(after, before)}</ins>
       </li>
     ))}
   </ul>

@@ -210,6 +210,11 @@ def test_moments_in_sentences_are_in_the_readers_zone(another_tab: Page, service
     moment = page.locator(".differences time")
     expect(moment).to_have_text(page.evaluate(script, NEXT_MONTH))
     expect(moment).to_have_attribute("title", NEXT_MONTH)
+    soon = NEXT_MONTH.replace("Z", ".250Z")
+    steps = [{"id": "pause", "type": "wait", "until": soon}]
+    assert service.api.patch(f"/workflows/{made['id']}", json={"steps": steps}).is_success
+    opened(page, service, f"/flows/workflows/{made['id']}/versions?from=2&to=3")
+    page.locator(".differences ins", has_text=soon).wait_for()  # which reads as the one before
 
 
 def codes(service: Service, contact: str) -> set[str]:
