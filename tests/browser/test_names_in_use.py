@@ -149,11 +149,16 @@ def test_a_line_that_gives_a_new_contact_no_value_stays_and_says_so(
     page: Page, service: Service
 ) -> None:
     trigger = {**HOOK, "createContact": True}
-    url = edited(page, service, "workflows", trigger=trigger)
+    steps = [{"id": "exit", "type": "exit"}]
+    url = edited(page, service, "workflows", trigger=trigger, steps=steps)
     box(page, "trigger").click()
     text = page.get_by_label("Custom fields")
     text.fill("plan = pro\nsource")
+    expect(text).to_have_attribute("aria-invalid", "false")  # while it is typed
     page.keyboard.press("Tab")
+    expect(text).to_have_attribute("aria-invalid", "true")
+    box(page, "exit").click()
+    box(page, "trigger").click()
     expect(text).to_have_accessible_description(re.compile("One per line: name = value[.]"))
     expect(text).to_have_value("plan = pro\nsource")
     text.fill("plan = pro\nsource = shop")

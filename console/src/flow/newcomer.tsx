@@ -7,22 +7,23 @@ import { Field } from '../ui'
 import { DEFAULTS, Typed, words } from './form'
 import { put, type Json } from './model'
 
+const some = (of: Json) => (Object.keys(of).length ? of : undefined)
+let last = { of: '', text: '' } // a line without a value stands in no definition
+
 export function NewContact({ defaults, set }: { defaults: Json; set: (defaults: Json | undefined) => void }) {
-  const change = (name: string, value: unknown) => {
-    const next = put(defaults, [name], value === '' ? undefined : value)
-    set(Object.keys(next).length ? next : undefined)
-  }
+  const change = (name: string, value: unknown) => set(some(put(defaults, [name], value === '' ? undefined : value)))
   const metadata = (defaults.metadata ?? {}) as Json
   const [before] = useState(metadata) // on the way to "false" there is "fals"
-  const [typed, setTyped] = useState('')
+  const [typed, setTyped] = useState(last.of === location.pathname ? last.text : '')
+  const [isLeft, setLeft] = useState(true)
   const lines = (text: string, isPair: boolean) =>
     text.split('\n').filter(line => line.trim() && line.includes('=') === isPair)
   const read = (text: string) => valuesOf(lines(text, true).join('\n'), before)
   const text = same(read(typed), metadata) ? typed : linesOf(metadata) // as Undo has it, too
   const setMetadata = (next: string) => {
+    last = { of: location.pathname, text: next }
     setTyped(next)
-    const now = read(next)
-    change('metadata', Object.keys(now).length ? now : undefined)
+    change('metadata', some(read(next)))
   }
   return (
     <fieldset class="group">
@@ -54,14 +55,16 @@ export function NewContact({ defaults, set }: { defaults: Json; set: (defaults: 
         }}
       />
       <InUse text={text} set={setMetadata}>
-        <Field
-          label="Custom fields"
-          rows={2}
-          value={text}
-          set={setMetadata}
-          pointer="/trigger/contactDefaults/metadata"
-          {...{ [lines(text, false).length ? 'wrong' : 'hint']: 'One per line: name = value.' }}
-        />
+        <div onFocusIn={() => setLeft(false)} onFocusOut={() => setLeft(true)}>
+          <Field
+            label="Custom fields"
+            rows={2}
+            value={text}
+            set={setMetadata}
+            pointer="/trigger/contactDefaults/metadata"
+            {...{ [isLeft && lines(text, false).length ? 'wrong' : 'hint']: 'One per line: name = value.' }}
+          />
+        </div>
       </InUse>
     </fieldset>
   )
