@@ -256,7 +256,8 @@ class Acme:
         assert owner.api.post(url, json={}).status_code == 422
         waiting = owner.api.post(url, json={"email": "will@example.com"}).json()["runId"]
         owner.until(lambda: owner.read(f"/runs/{waiting}")["status"] == "WAITING")
-        [request] = owner.read(f"/workflows/{flow['id']}/webhook-requests?outcome=REFUSED")["data"]
+        refused = f"/workflows/{flow['id']}/webhook-requests?outcome=REFUSED"
+        [request] = owner.until(lambda: owner.read(refused)["data"])
         bad = {**started, "name": "Broken", "steps": [broken]}
         url = owner.made("/workflows", bad)["trigger"]["webhookUrl"]
         failed = owner.api.post(url, json={"email": "fay@example.com", "zero": 0}).json()["runId"]
