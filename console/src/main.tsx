@@ -198,6 +198,8 @@ function Shell() {
   )
 }
 
+const LOST = <p>Whatever you typed or drew in this tab and did not save is lost.</p>
+
 /** Around a screen that may fail to be shown, most likely by what was typed into it. */
 function Safe({ children }: { children: preact.ComponentChildren }) {
   const [error, again] = useErrorBoundary()
@@ -219,7 +221,7 @@ function Safe({ children }: { children: preact.ComponentChildren }) {
             again()
           }}
         >
-          <p>Whatever you typed or drew in this tab and did not save is lost.</p>
+          {LOST}
         </Confirm>
       </p>
     </Screen>
@@ -263,7 +265,7 @@ function Account({ me }: { me: Schemas['Me'] }) {
       <p>
         <a href={at('/docs')}>API reference</a>{' '}
         <Confirm look="plain" label="Sign out" title="Sign out?" isAsked={hasDrafts} act={leave}>
-          <p>Whatever you typed or drew in this tab and did not save is lost.</p>
+          {LOST}
         </Confirm>
       </p>
     </div>

@@ -12,6 +12,7 @@ from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import (
     HOSTILE,
+    PASSWORD,
     Service,
     Watch,
     hasty,
@@ -21,7 +22,7 @@ from tests.browser.conftest import (
     switched,
 )
 from tests.browser.test_acts import confirmed
-from tests.browser.test_screens import clean
+from tests.browser.test_screens import clean, violations
 
 DOMAIN = "tidings.example"  # of the demo's owner
 
@@ -256,6 +257,28 @@ def test_a_member_leaves_a_workspace_and_goes_on_in_another(
     assert email not in {one["email"] for one in sol.read("/memberships")["data"]}
     signed_in_by_form(stranger, service, email)
     stranger.get_by_role("heading", level=1, name="North").wait_for()
+
+
+def test_whoever_left_their_only_workspace_is_told_what_to_do(
+    stranger: Page, service: Service, watch: Watch
+) -> None:
+    watch.expected = "status of 40"
+    email = service.joined("viewer")
+    signed_in(stranger, service, email, "/settings/members")
+    stranger.get_by_role("button", name="Leave workspace").click()
+    dialog = stranger.get_by_role("dialog")
+    dialog.get_by_text("what you did not save in this tab is lost, in other workspaces").wait_for()
+    dialog.get_by_role("button", name="Leave workspace").click()
+    stranger.get_by_role("heading", level=1, name="Sign in").wait_for()
+    stranger.get_by_label("Email").fill(email)
+    stranger.get_by_label("Password").fill(PASSWORD)
+    stranger.get_by_role("button", name="Sign in").click()
+    alert = stranger.get_by_role("alert")
+    alert.get_by_text(
+        "You are not a member of any workspace; ask somebody to invite you."
+    ).wait_for()
+    expect(alert).to_have_count(1)
+    assert violations(stranger) == []
 
 
 def endpoint(service: Service) -> Any:

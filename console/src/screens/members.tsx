@@ -65,7 +65,7 @@ export function Members() {
                     ? [
                         'Leave workspace',
                         'Leave this workspace?',
-                        'Your sessions in it end, and the API keys that you created stop working. You are then signed out.',
+                        'Your sessions in it end, and the API keys that you created stop working. You are then signed out, and what you did not save in this tab is lost, in other workspaces too.',
                       ]
                     : each.status === 'PENDING'
                       ? ['Revoke', 'Revoke this invitation?', 'Its link stops working.']
