@@ -876,7 +876,8 @@ export function Confirm({
     void acting.run(act).then(fine => {
       if (!fine) return refused()
       dialog.current?.close()
-      if (!from?.isConnected && document.activeElement === document.body) document.querySelector('h1')?.focus() // what was pressed is gone
+      if (!from?.isConnected && document.activeElement === document.body)
+        document.querySelector('h1')?.focus({ preventScroll: true }) // what was pressed is gone
     })
   }
   return (

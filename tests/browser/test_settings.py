@@ -281,6 +281,23 @@ def test_whoever_left_their_only_workspace_is_told_what_to_do(
     assert violations(stranger) == []
 
 
+def test_an_act_far_down_a_list_leaves_the_page_where_it_is(page: Page, service: Service) -> None:
+    mark = secrets.token_hex(4)
+    ids = [
+        service.made("/suppressions", {"channel": "email", "address": f"{mark}-{n}@example.com"})
+        for n in range(40)
+    ]
+    opened(page, service, "/settings/suppressions?reason=manual")
+    row = page.get_by_role("row", name=ids[2]["address"])
+    row.get_by_role("button", name="Lift").scroll_into_view_if_needed()
+    confirmed(page, "Lift", within=row)
+    expect(row).to_have_count(0)
+    expect(page.get_by_role("heading", level=1)).to_be_focused()
+    assert page.evaluate("scrollY") > 0
+    for one in ids:
+        service.api.delete(f"/suppressions/{one['id']}")
+
+
 def endpoint(service: Service) -> Any:
     all = service.read("/event-endpoints")["data"]
     [found] = [one for one in all if one["url"] == "https://example.com/chosen"]
