@@ -57,7 +57,7 @@ export function Inbox() {
               >
                 {each.subject?.trim() || each.text?.trim().slice(0, 80) || '(no subject)'}
               </Button>
-              {open === each.id && <Letter of={each} />}
+              {open === each.id && <Email of={each} />}
             </>
           ),
           'wide',
@@ -73,7 +73,7 @@ export function Inbox() {
 
 const PARTS = { Text: 'Text', Headers: 'Headers' }
 
-function Letter({ of }: { of: Captured }) {
+function Email({ of }: { of: Captured }) {
   const [view, setView] = useState(of.html ? 'HTML' : 'Text')
   return (
     <div class="content">
