@@ -40,7 +40,7 @@ export const refusal = async (response: Response): Promise<Refusal> =>
 export const unreachable = () =>
   new Refusal(0, 'unreachable', 'The service cannot be reached. Nothing you typed is lost; try again.')
 
-const LONGEST_MS = 60_000 // that a request waits for its answer, unless it sends a file
+const LONGEST_MS = 60_000 // that a request waits for its answer
 
 let token = ''
 let workspace = ''

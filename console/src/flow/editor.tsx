@@ -8,7 +8,7 @@ import { spelled } from '../lengths'
 import { useTemplateNames, type Kind } from '../names'
 import { Errors, errorsIn, refusalOf, toFirst, unplaced } from '../errors'
 import { KINDS, occasion } from '../words'
-import { Button, Confirm, Field, Refused, Screen, Shown, Status, Views, plural } from '../ui'
+import { Button, Confirm, Field, Refused, Screen, Status, Unread, Views, plural } from '../ui'
 import { FlowTabs, underWay } from '../screens/flows'
 import { Canvas, NOTHING, type Played, type Shown as Look } from './canvas'
 import { words, type Finding } from './form'
@@ -50,7 +50,7 @@ export function FlowEditor({ of, id }: { of: Kind; id: string }) {
   if (!stored.value || !all.value)
     return (
       <Screen title="Flow">
-        {stored.value ? <Shown of={all}>{() => null}</Shown> : <Shown of={stored}>{() => null}</Shown>}
+        <Unread of={stored.value ? all : stored} />
       </Screen>
     )
   return (

@@ -137,10 +137,7 @@ function Member({ name, raw, place, value, set, of }: Omit<Control, 'schema'> & 
       <Typed
         {...shared}
         text={textOf(value ?? '')}
-        read={text => {
-          if (text.trim() === '' || Number.isNaN(Number(text))) set(text.trim() === '' ? undefined : text)
-          else set(typed(text))
-        }}
+        read={text => set(text.trim() ? (Number.isNaN(Number(text)) ? text : typed(text)) : undefined)}
       />
     )
   if (schema.type === 'array' && schema.items?.enum)
@@ -252,8 +249,7 @@ export const shown = (value: unknown) =>
 /** A row of them: its name as it is typed, and the `key` by which it is kept, which no other has. */
 type Pair = { name: string; text: string; key: string }
 
-/** An object whose names its author chooses: headers, fields to set, variables, data. A name counts once it was left:
- * a part of one does not show that what is typed beside it is secret. */
+/** An object whose names its author chooses: headers, fields to set, variables, data. A name counts once left. */
 function Pairs({ place, schema, value, set, of, label }: Control & { label: string }) {
   const texts = typeof schema.additionalProperties === 'object' && schema.additionalProperties.type === 'string'
   const stored = isObject(value) ? value : {}
@@ -303,7 +299,7 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
             value={name}
             placeholder="name"
             wrong={
-              rows.some((one, at) => at !== index && one.key && one.key === name.trim())
+              key !== name.trim() && rows.some(one => one.key && one.key === name.trim())
                 ? 'Another one has this name.'
                 : ''
             }

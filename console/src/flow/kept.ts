@@ -33,7 +33,7 @@ const SECRET =
 const veil = (members: Json): Json =>
   !isObject(members.headers)
     ? members.headers
-      ? { ...members, headers: MASK } // JSON that is being typed
+      ? { ...members, headers: MASK }
       : members
     : {
         ...members,

@@ -92,7 +92,7 @@ export function useSaving(of: Kind, id: string, stored: Stored, say: (what: stri
   const [base, setBase] = useState({ ...stored, doc: docOf(stored.value) })
   const [behind, setBehind] = useState(kept && kept.tag !== stored.tag ? { tag: kept.tag, doc: kept.base } : null) // what is drawn here began at an older revision
   const begun = behind ?? base
-  const held = useRef({ base, begun }) // what is saved after the editor was left is a change of what was stored last
+  const held = useRef({ base, begun }) // for a save after the editor was left
   held.current = { base, begun }
   const [isSaving, setSaving] = useState(false)
   const [conflict, setConflict] = useState<Stored | null>(null)
