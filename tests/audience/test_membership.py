@@ -389,15 +389,18 @@ class World:
         found = {}
         for id in self.segments:
             readable = segments.with_referenced(segments.parse(existing[id].filter), existing)
-            page = await segments.page(
-                self.process.database,
-                readable,
-                workspace_id=self.workspace_id,
-                filters={},
-                before=None,
-                limit=10_000,
-            )
-            ids = {row.id for row in page.rows}
+            ids, rest, is_first = set[str](), None, True
+            while is_first or rest:  # a page ends when its time is over
+                page = await segments.page(
+                    self.process.database,
+                    readable,
+                    workspace_id=self.workspace_id,
+                    filters={},
+                    before=rest,
+                    limit=10_000,
+                )
+                ids |= {row.id for row in page.rows}
+                rest, is_first = page.rest, False
             found[id] = ids, len(ids)
         return found
 
