@@ -110,7 +110,8 @@ def name_of(node: ast.AST) -> str | None:
 
 def called_once(code: Mapping[str, Sequence[ast.AST]]) -> tuple[int, int]:
     """Private functions, and those of them that their module names once, to call them there: not
-    those that it hands on, into a table or to what calls them."""
+    those that it hands on, into a table or to what calls them, nor what calls its own name, as an
+    overriding method calls its parent's."""
     total = once = 0
     for nodes in code.values():
         named = Counter(map(name_of, nodes))
@@ -118,7 +119,8 @@ def called_once(code: Mapping[str, Sequence[ast.AST]]) -> tuple[int, int]:
         for node in nodes:
             if isinstance(node, FUNCTION) and re.match(r"_[a-z]", node.name):
                 total += 1
-                once += named[node.name] == 1 and node.name in called
+                calls_itself = node.name in map(name_of, ast.walk(node))
+                once += named[node.name] == 1 and node.name in called and not calls_itself
     return total, once
 
 
