@@ -203,9 +203,9 @@ async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, ob
             probed,
         )
         known.promise = plan.promise
-        found = oracle.findings(known)
-        evidence.keep(known, directory / "evidence")
         cut = {name: stage.proxies[f"{name} → Redis"].hits for name in ("web", "worker")}
+        found = [*oracle.findings(known), *unhindered(plan.hints, cut)]
+        evidence.keep(known, directory / "evidence")
         forgotten = len(evidence.logged(stage, (FORGOTTEN,)))
         known.figures["hints"] = f"{plan.hints}; cut off: {cut}, forgotten by workers: {forgotten}"
         known.figures["settled after"] = f"{settled:.1f} s"
@@ -226,6 +226,12 @@ async def hinder(stage: Stage, hints: Hints) -> None:
                 proxy.replace(HINT, HINT.swapcase())
     elif hints == "no Redis":
         await stage.proxies["Redis"].stop()
+
+
+def unhindered(hints: Hints, cut: Mapping[str, int]) -> Iterator[str]:
+    """`cut`: what the proxies met. Of none that they met, nothing was shown."""
+    if hints in ("lost", "misdirected") and not cut["web"]:
+        yield f"no hint of the web processes was {hints}"
 
 
 async def subscribe(stage: Stage) -> None:

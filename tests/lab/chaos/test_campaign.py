@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from app.config.settings import Settings
 from app.jobs.hints import NAME, PAUSE_SECONDS, Hints, connector
 from lab.chaos import campaign as campaigns
-from lab.chaos.campaign import SETTLING_ENDS, Plan, asked, campaign, hinder, settle
+from lab.chaos.campaign import SETTLING_ENDS, Plan, asked, campaign, hinder, settle, unhindered
 from lab.chaos.faults import FAULTS, ROUND
 from lab.chaos.forgetful import Forgetful
 from lab.chaos.stage import Stage
@@ -132,6 +132,15 @@ async def test_hints_reach_no_worker_whether_redis_answers_or_not(
         async with Redis.from_url(redis_url) as straight:
             assert await straight.zcard(NAME) == 1
             await straight.delete(NAME)
+
+
+def test_hints_that_nothing_has_hindered_are_a_finding() -> None:
+    for hints in ("lost", "misdirected"):
+        assert list(unhindered(hints, {"web": 1, "worker": 0})) == []
+        assert list(unhindered(hints, {"web": 0, "worker": 1})) == [
+            f"no hint of the web processes was {hints}"
+        ]
+    assert list(unhindered("sent", {"web": 0, "worker": 0})) == []
 
 
 async def test_what_is_committed_after_its_sender_left_is_waited_for(
