@@ -59,6 +59,35 @@ def test_the_table_says_of_every_goal_whether_the_median_of_all_rounds_reached_i
     assert re.fullmatch(r"(\w{7,}\+?|none), \d{4}-\d\d-\d\d", cells["S3"][9])
 
 
+@pytest.mark.parametrize(
+    ("rounds", "cells"),
+    [
+        ([0.5, None, 0.7], ["0.60", "0.50 – 0.70", "aim"]),
+        ([0.5, None], ["–", "0.50 –", "not valid"]),
+        ([None], ["–", "–", "not valid"]),
+    ],
+)
+def test_a_round_that_is_not_valid_is_marked_and_half_of_them_are_no_figure(
+    ledger: Path, rounds: Sequence[float | None], cells: Sequence[str]
+) -> None:
+    figures.measured("S3", rounds)
+    [row] = [row for row in table(list(figures.read(ledger))) if row.startswith("| S3 ")]
+    assert [cell.strip() for cell in row.split("|")][5:8] == cells
+
+
+@pytest.mark.parametrize("name", ["S2", "S2, two processes", "S5", "P4"])
+@pytest.mark.parametrize(
+    ("day", "reached"), [("", "older rule"), ("2026-11-29", "older rule"), ("2026-11-30", "yes")]
+)
+def test_what_was_measured_by_an_older_rule_reaches_nothing(
+    name: str, day: str, reached: str
+) -> None:
+    goal = GOALS[name]
+    line = {"figure": name, "rounds": [goal.floor], "load": 0.1, "commit": "1", "day": day}
+    [row] = [row for row in table([line]) if row.startswith(f"| {name} ")]
+    assert [cell.strip() for cell in row.split("|")][7] == reached
+
+
 def test_an_infinite_figure_is_kept_and_is_not_reached(ledger: Path) -> None:
     figures.measured("S5", [scale.ratio(1.0, 1.1, ["Seq Scan on runs"])])
     [row] = [row for row in table(list(figures.read(ledger))) if row.startswith("| S5 ")]
