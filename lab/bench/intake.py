@@ -93,7 +93,7 @@ class Target:
     def hit(
         self, seconds: float, rate: float | None = None, *, warms_up: bool = False
     ) -> Mapping[str, float]:
-        """`warms_up`: some may be refused. Raises AssertionError where the generator was busy."""
+        """`warms_up`: some may be refused. Where the generator was busy, it is not `valid`."""
         before = cpu_seconds(self.part.process.pid)
         offered = [] if rate is None else ["--rate", str(rate)]
         command = [sys.executable, "-m", "lab.bench.load", str(self.port), self.path]
@@ -102,9 +102,12 @@ class Target:
         )
         measured: dict[str, Any] = json.loads(line)
         assert warms_up or not measured["refused"], measured
-        assert warms_up or measured["idle"] >= LEAST_IDLE, f"the generator was busy: {measured}"
         spent = cpu_seconds(self.part.process.pid) - before
         return {**measured, "cpu_ms": spent * 1000 / max(measured["answered"], 1)}
+
+
+def valid(one: Mapping[str, float]) -> bool:
+    return one["idle"] >= LEAST_IDLE
 
 
 def cpu_seconds(pid: int) -> float:
@@ -232,21 +235,32 @@ def _written(deployment: Deployment, name: str, values: Iterable[str]) -> str:
 Measured: TypeAlias = Sequence[Mapping[str, float]]
 
 
-def show(what: str, measured: Measured, **ratios: Sequence[float]) -> None:
+def show(what: str, measured: Measured, **ratios: Sequence[float | None]) -> None:
     of = {name: median(one[name] for one in measured) for name in measured[0]}
     line = (
         f"{what:<22}{of['a_second']:>8,.0f} a second   p50 {of['p50_ms']:>6.1f} ms"
         f"   p99 {of['p99_ms']:>6.1f} ms   {of['cpu_ms']:.3f} CPU-ms"
         f"   generator idle {of['idle']:.0%}"
     )
-    for name, ratio in ratios.items():
-        line += f"   ratio of {name} {median(ratio):.2f} ({min(ratio):.2f}–{max(ratio):.2f})"
+    for name, rounds in ratios.items():
+        if ratio := [value for value in rounds if value is not None]:
+            line += f"   ratio of {name} {median(ratio):.2f} ({min(ratio):.2f}–{max(ratio):.2f})"
+    if busy := sum(not valid(one) for one in measured):
+        line += f"   {busy} of {len(measured)} rounds not valid: the generator was busy"
     print(line, flush=True)
 
 
-def ratio(name: str, measured: Measured, base: Measured) -> list[float]:
-    """The ratio of each round."""
-    return [one[name] / other[name] for one, other in zip(measured, base, strict=True)]
+def column(name: str, measured: Measured) -> list[float | None]:
+    """Take it of each round that is valid."""
+    return [one[name] if valid(one) else None for one in measured]
+
+
+def ratio(name: str, measured: Measured, base: Measured) -> list[float | None]:
+    """The ratio of each round of which both are valid."""
+    return [
+        one[name] / other[name] if valid(one) and valid(other) else None
+        for one, other in zip(measured, base, strict=True)
+    ]
 
 
 def measure(
@@ -306,8 +320,8 @@ def closed_loop(found: Mapping[str, Target], rounds: int, seconds: float, suffix
             figures.measured(f"S1, {kind}", ratio("a_second", measured[kind], measured[best]))
     figures.measured(f"S1{suffix}", ratio("a_second", signed, base))
     if not suffix:
-        figures.measured("CPU, full", [one["cpu_ms"] for one in signed])
-        figures.measured("CPU, bare", [one["cpu_ms"] for one in base])
+        figures.measured("CPU, full", column("cpu_ms", signed))
+        figures.measured("CPU, bare", column("cpu_ms", base))
     return median(one["a_second"] for one in signed)
 
 
@@ -325,11 +339,11 @@ def open_loop(
     figures.measured(f"S2{suffix}", ratios)
 
 
-def tails(signed: Measured, bare: Measured) -> list[float]:
+def tails(signed: Measured, bare: Measured) -> list[float | None]:
     """Each round's p99 ÷ the median of the bare route's. By the round's own, one in which the bare
     route stalled would be a very good one."""
-    usual = median(one["p99_ms"] for one in bare)
-    return [one["p99_ms"] / usual for one in signed]
+    usual = [one["p99_ms"] for one in bare if valid(one)]
+    return [one["p99_ms"] / median(usual) if usual and valid(one) else None for one in signed]
 
 
 def few(signed: Target, rounds: int, seconds: float) -> None:
@@ -337,8 +351,8 @@ def few(signed: Target, rounds: int, seconds: float) -> None:
     measured = {rate: [signed.hit(seconds, rate) for _ in range(rounds)] for rate in FEW}
     for rate, hits in measured.items():
         show(f"{rate} offered", hits)
-        figures.measured(f"S2, {rate} a second", [one["p50_ms"] for one in hits])
-    figures.measured("CPU, alone", [one["cpu_ms"] for one in measured[FEW[0]]])
+        figures.measured(f"S2, {rate} a second", column("p50_ms", hits))
+    figures.measured("CPU, alone", column("cpu_ms", measured[FEW[0]]))
 
 
 def load_curve(signed: Target, most: float, seconds: float) -> None:
@@ -347,8 +361,10 @@ def load_curve(signed: Target, most: float, seconds: float) -> None:
     measured = [signed.hit(seconds, rate) for rate in offered]
     for rate, one in zip(offered, measured, strict=True):
         show(f"{rate:,.0f} offered", [one])
+    shown = [(rate, one) for rate, one in zip(offered, measured, strict=True) if valid(one)]
     for of in ("p50", "p99"):
-        figures.curve(of, "intake", offered, [one[f"{of}_ms"] for one in measured])
+        x, y = [rate for rate, _ in shown], [one[f"{of}_ms"] for _, one in shown]
+        figures.curve(of, "intake", x, y)
 
 
 def bare_server(deployment: Deployment, port: int) -> Part:

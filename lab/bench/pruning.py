@@ -24,7 +24,7 @@ import asyncpg
 
 from lab.bench import load
 from lab.bench.fair import RUN_SECONDS, ended
-from lab.bench.intake import SECRET, Target, people
+from lab.bench.intake import SECRET, Target, people, valid
 from lab.bench.runs import Ledger, flow, sandboxed, send
 from lab.versions import versions
 from tests import servers
@@ -230,6 +230,7 @@ def report(
         flush=True,
     )
     judged = {
+        "the generator of the events was busy": not (valid(accepted) and valid(light)),
         f"only {ratio:.2f} times as fast as events are accepted": ratio < WANTED,
         f"a single run took {delays[-1]:.2f} s": delays[-1] > LONGEST_SECONDS,
         f"p99 of the events was {light['p99_ms']:.0f} ms": light["p99_ms"] > LIGHT_P99_MS,

@@ -35,7 +35,7 @@ import httpx2
 from app.database.ids import first_id
 from lab.bench import load
 from lab.bench.fair import EVERY_SECONDS, RUN_SECONDS, ended
-from lab.bench.intake import SECRET, Target, people
+from lab.bench.intake import SECRET, Target, people, valid
 from lab.bench.pooled import spent
 from lab.bench.pruning import LIGHT, LONGEST_SECONDS, forget_unfinished
 from lab.bench.runs import flow, sandboxed, send
@@ -167,7 +167,9 @@ def measure(
 def _accepted(target: Target, url: str, seconds: float) -> float:
     """The events a second that the web process accepts by itself."""
     target.hit(1.0)
-    accepted = target.hit(seconds)["a_second"]
+    hit = target.hit(seconds)
+    assert valid(hit), f"the generator was busy: {hit}"
+    accepted = hit["a_second"]
     asyncio.run(forget_unfinished(url))
     print(f"accepted {accepted:,.0f} events a second; a tenth of it is offered", flush=True)
     return accepted

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import asyncpg
 import pytest
 
 from lab.bench import pruning
+from lab.bench.intake import LEAST_IDLE
 
 BEFORE, AFTER = (10_000, 10_000), (0, 0)
 
 
 @pytest.mark.parametrize(
-    ("accepted", "p99", "slowest", "words"),
+    ("accepted", "p99", "slowest", "idle", "words"),
     [
-        (400.0, 300.0, 1.0, ""),
-        (600.0, 300.0, 1.0, "only 1.67 times"),
-        (400.0, 301.0, 1.0, "p99 of the events was 301 ms"),
-        (400.0, 300.0, 1.1, "a single run took 1.10 s"),
+        (400.0, 300.0, 1.0, 0.2, ""),
+        (400.0, 300.0, 1.0, 0.19, "the generator of the events was busy"),
+        (600.0, 300.0, 1.0, 0.2, "only 1.67 times"),
+        (400.0, 301.0, 1.0, 0.2, "p99 of the events was 301 ms"),
+        (400.0, 300.0, 1.1, 0.2, "a single run took 1.10 s"),
     ],
 )
 def test_it_is_to_be_fast_and_to_hold_nobody_up(
-    accepted: float, p99: float, slowest: float, words: str
+    accepted: float, p99: float, slowest: float, idle: float, words: str
 ) -> None:
     faults = pruning.report(
-        {"a_second": accepted}, {"p99_ms": p99}, BEFORE, AFTER, 10.0, [0.1, 0.1, slowest]
+        {"a_second": accepted, "idle": LEAST_IDLE},
+        {"p99_ms": p99, "idle": idle},
+        BEFORE,
+        AFTER,
+        10.0,
+        [0.1, 0.1, slowest],
     )
     assert [words in fault for fault in faults] == [True] * bool(words)
 
@@ -60,6 +68,6 @@ async def test_it_looks_until_autovacuum_has_come_by_or_some_minutes_long(
         return Connection()
 
     monkeypatch.setattr(pruning, "NAPTIME_SECONDS", 0)
-    monkeypatch.setattr(pruning.asyncpg, "connect", connect)
+    monkeypatch.setattr(asyncpg, "connect", connect)
     assert bool(await pruning.left_behind("")) is (vacuumed_at > pruning.LOOKS)
     assert seen == looks
