@@ -613,6 +613,7 @@ def test_a_broadcast_is_composed_with_all_that_it_may_say(page: Page, service: S
     page.get_by_role("link", name="Edit", exact=True).click()
     page.get_by_text("It is scheduled. Saving").wait_for()
     expect(page.get_by_label("Topic")).to_have_value(topic)  # which moves what stands below it
+    expect(page.get_by_label("Template")).to_have_value(what)  # sooner no browser would send it
     assert page.get_by_label("Send at").input_value() == begins
     page.get_by_label("Send at").fill("")
     page.get_by_role("button", name="Save").click()
