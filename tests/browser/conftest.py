@@ -639,7 +639,8 @@ def ids(service: Service) -> dict[str, str]:
     assert refused.status_code == 422
     service.made("/event-endpoints", {"url": "https://example.com/h", "description": HOSTILE})
     run = service.until(lambda: finished(service, accepted["runId"]))
-    requests = service.read(f"/workflows/{flow['id']}/webhook-requests?outcome=REFUSED")["data"]
+    asked = f"/workflows/{flow['id']}/webhook-requests?outcome=REFUSED"
+    requests = service.until(lambda: service.read(asked)["data"])  # written after its answer
     node = {"id": HOSTILE[:60], "type": "add_tag", "data": {"tag": HOSTILE}}
     drawn = service.made("/automations", {"name": HOSTILE, "graph": {"nodes": [node]}})
     named = {"name": HOSTILE[:60], "properties": {HOSTILE: HOSTILE}}
