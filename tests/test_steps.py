@@ -211,7 +211,7 @@ def _contents() -> Iterator[str]:
     )
     yield from _table(("channel", "part", "what it is"), rows)
     yield ""
-    yield "A mail has `html`, `text` or both. A `content` may also have a `category`:"
+    yield "An email has `html`, `text` or both. A `content` may also have a `category`:"
     yield f"{content.CATEGORY['category'].schema['description']}"
     yield ""
 
