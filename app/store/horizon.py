@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 WHOLE_SECONDS = 5.0  # between looks from the beginning
-SCAN_SHARE = 0.2  # of the time, at most, may go into slow scans of workspaces
-QUICK_SECONDS = 0.05  # what takes no longer is done whenever it is asked for
+SCAN_SHARE = 0.05  # of the time, at most, may go into scans of workspaces
 LONGEST_PAUSE_SECONDS = 30.0
 MARGIN = timedelta(seconds=2)  # a transaction that lasts so long makes jobs due before its end
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
@@ -25,9 +24,8 @@ class Pace:
     _took: float = 0.0  # seconds
 
     def begin(self) -> bool:
-        """Whether it may be done now: what takes long in at most SCAN_SHARE of the time."""
-        slow = self._took / SCAN_SHARE if self._took > QUICK_SECONDS else 0.0
-        pause = min(slow, LONGEST_PAUSE_SECONDS)
+        """Whether it may be done now: in at most SCAN_SHARE of the time."""
+        pause = min(self._took / SCAN_SHARE, LONGEST_PAUSE_SECONDS)
         is_due = time.monotonic() - self._began > pause
         if is_due:
             self._began = time.monotonic()
