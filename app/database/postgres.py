@@ -248,7 +248,7 @@ class PostgresConnection(DatabasesPostgresConnection):
     def transaction(self) -> PostgresTransaction:
         return PostgresTransaction(self)
 
-    async def run(self, sql: str, values: Mapping[str, Any]) -> list[Row]:
+    async def run(self, sql: str, values: Mapping[str, object]) -> list[Row]:
         if self.is_sharded and (parts := by_workspace(sql, values)) is not None:
             return [row for text, own in parts for row in await self._run(text, own)]
         if self.living and self.is_sharded and not _OF_ONE.search(sql):
@@ -256,7 +256,7 @@ class PostgresConnection(DatabasesPostgresConnection):
         return await self._run(sql, values)
 
     async def run_on_nodes(
-        self, sql: str, values: Mapping[str, Any]
+        self, sql: str, values: Mapping[str, object]
     ) -> tuple[list[Row], list[str]]:
         if not self.is_sharded:
             return await self._run(sql, values), []
@@ -277,17 +277,17 @@ class PostgresConnection(DatabasesPostgresConnection):
                 silent.append(node)
         return rows[: asked.most(values)], silent
 
-    async def _run(self, sql: str, values: Mapping[str, Any]) -> list[Row]:
+    async def _run(self, sql: str, values: Mapping[str, object]) -> list[Row]:
         statement, ready = await self._bound(sql, [values])
         [arguments] = _ordered(statement, ready)
         rows = await self._answer(self.raw_connection.fetch(statement.text, *arguments))
         return [dict(row) for row in rows]
 
-    async def run_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    async def run_many(self, sql: str, rows: Sequence[Mapping[str, object]]) -> None:
         await self._run_set(sql, rows)
 
     async def run_each(
-        self, sql: str, each: Sequence[Mapping[str, Any]], *, held: bool = False
+        self, sql: str, each: Sequence[Mapping[str, object]], *, held: bool = False
     ) -> list[list[Row]]:
         """One trip: as one statement over all, or all sent before the first answer is waited for.
         The rows of all come in one list, so each says to whom it belongs."""
@@ -299,7 +299,7 @@ class PostgresConnection(DatabasesPostgresConnection):
         return found
 
     async def _run_set(
-        self, sql: str, each: Sequence[Mapping[str, Any]], *, held: bool = False
+        self, sql: str, each: Sequence[Mapping[str, object]], *, held: bool = False
     ) -> list[Row]:
         """The numbered rows, where the statement yields any."""
         connection = self.raw_connection
@@ -327,7 +327,7 @@ class PostgresConnection(DatabasesPostgresConnection):
         return []
 
     async def _bound(
-        self, sql: str, each: Sequence[Mapping[str, Any]]
+        self, sql: str, each: Sequence[Mapping[str, object]]
     ) -> tuple[Statement, list[Mapping[str, Bindable]]]:
         """The statement and its values. On a sharded database the moment is one of them: nodes have
         clocks of their own, and take no function where a row is judged; and the node that is asked
@@ -381,7 +381,7 @@ class PostgresConnection(DatabasesPostgresConnection):
         clock = self._database.now.replace("now()", "clock_timestamp()")
         return cast(datetime, await self.raw_connection.fetchval(f"SELECT {clock}"))
 
-    async def plan(self, sql: str, values: Mapping[str, Any], *, by_index: bool) -> str:
+    async def plan(self, sql: str, values: Mapping[str, object], *, by_index: bool) -> str:
         statement, ready = await self._bound(sql, [values])
         [arguments] = _ordered(statement, ready)
         attempt = self.transaction()
@@ -470,6 +470,8 @@ class PostgresConnection(DatabasesPostgresConnection):
         wanted = session_settings(self.deadlines, is_sharded=self.is_sharded)
         wanted["tcp_user_timeout"] = str(self.deadlines.statement_ms)
         async with connection.transaction():
+            # Whoever migrates beside us may hold it for as long as an ANALYZE takes.
+            await connection.execute("SET LOCAL lock_timeout = 0")
             await connection.execute(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
             known = await connection.fetchval(ROLE_SETTINGS) or []
             database = await connection.fetchval("SELECT quote_ident(current_database())")
@@ -489,7 +491,7 @@ class PostgresConnection(DatabasesPostgresConnection):
             async with self.raw_connection.transaction():
                 await self.begin_section()
                 return await vacuuming.configure(self.raw_connection, deadline)
-        except IN_THE_WAY as error:  # of the migration lock, or of the COMMIT
+        except IN_THE_WAY as error:  # of the migration lock
             log.warning(vacuuming.NOT_SET, extra={"error": str(error)})
             return []
 

@@ -52,7 +52,7 @@ IN_THE_WAY = (
     asyncpg.QueryCanceledError,
     asyncpg.DeadlockDetectedError,  # with an ANALYZE of several tables, which is one transaction
 )
-NOT_SET = "autovacuum was not set for all tables: the next migrate tries it"
+NOT_SET = "autovacuum was not set: the next migrate tries it"
 KNOWN = """
     SELECT relname AS name, COALESCE(reloptions, ARRAY[]::text[]) AS options
     FROM pg_class

@@ -11,7 +11,7 @@ import pytest
 from app.database import vacuuming
 from app.database.db import Database, Deadlines, migrate
 from app.database.opening import Connection
-from app.database.postgres import STATISTICS_LOCK
+from app.database.postgres import MIGRATION_LOCK, STATISTICS_LOCK
 from app.process import SCHEMA
 from tests import servers
 
@@ -87,7 +87,7 @@ async def test_a_table_that_somebody_vacuums_is_set_by_the_next_migrate(
         await other.execute("LOCK TABLE jobs IN SHARE UPDATE EXCLUSIVE MODE")  # as VACUUM does
         assert await migrate(database, SCHEMA) == []
         assert await vacuuming_of(other, "jobs") is None
-    assert "autovacuum was not set for all tables: the next migrate tries it" in caplog.messages
+    assert "autovacuum was not set: the next migrate tries it" in caplog.messages
     assert await migrate(database, SCHEMA) == []
     assert await vacuuming_of(other, "jobs") == "5000"
     await other.close()
@@ -148,6 +148,29 @@ async def test_it_waits_for_a_worker_that_refreshes_statistics(
     assert await configuring == ["jobs"]
     assert await vacuuming_of(other, "jobs") == "5000"
     await other.close()
+
+
+async def test_sessions_are_prepared_once_whoever_migrates_beside_us_is_done(
+    connect: Connect, postgres_server: servers.PostgresServer
+) -> None:
+    url = await servers.new_database(postgres_server.url, SCHEMA)
+    other = await asyncpg.connect(url)
+    database = await connect(url, deadlines=Deadlines(lock_ms=100))
+    async with other.transaction():
+        await other.execute(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
+        preparing = asyncio.create_task(prepared(database))
+        async with asyncio.timeout(10):
+            while not await other.fetchval(WAITS, MIGRATION_LOCK):
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)  # twice as long as a request waits for a lock
+        assert not preparing.done()
+    await preparing
+    await other.close()
+
+
+async def prepared(database: Database) -> None:
+    async with database.read() as db:
+        await db.use(lambda link: link.prepare_sessions())
 
 
 async def configured(database: Database) -> list[str]:
