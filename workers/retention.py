@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from app.audit import chain
 from app.billing import quotas
@@ -102,22 +103,25 @@ class RetentionScan:
             before = quotas.day(now - DAYS_COUNTED)
             await usage.forget_days(db, workspace_id=id, before=before)
         self._up_to = {id: deleted.up_to}
-        pruned = False
-        try:
-            pruned = await chain.prune(process, id, moment)
-        except Unavailable as problem:
-            whose = {"workspace_id": id, "error": problem.detail}
-            log.warning("removal of old audit entries postponed", extra=whose)
-        except Exception:  # of the audit trail: other rows are removed all the same
-            log.exception("no old audit entries removed", extra={"workspace_id": id})
         if deleted.rows:
             log.info("old rows removed", extra={"workspace_id": id, "rows": deleted.rows})
-        are_forgotten = await _forget_addresses(process, id)
-        return deleted.rows, deleted.rows == BATCH or pruned or not are_forgotten
+        is_more = deleted.rows == BATCH
+        for what, remove in (
+            ("old audit entries", partial(chain.prune, process, id, moment)),
+            ("addresses of messages", partial(_forget_addresses, process, id)),
+        ):
+            whose = {"workspace_id": id, "what": what}
+            try:
+                is_more |= await remove()
+            except Unavailable as problem:
+                log.warning("removal postponed", extra={**whose, "error": problem.detail})
+            except Exception:  # one fails by itself: the other is removed all the same
+                log.exception("removal failed", extra=whose)
+        return deleted.rows, is_more
 
 
 async def _forget_addresses(process: Process, workspace_id: str) -> bool:
-    """Forget address hashes, a transaction a batch, for a while; False when some may be left."""
+    """Forget address hashes, a transaction a batch, for a while; True when some may be left."""
     ends, forgotten, last = time.monotonic() + FORGET_SECONDS, 0, BATCH
     while last == BATCH and time.monotonic() < ends:
         async with process.database.write() as db:
@@ -126,4 +130,4 @@ async def _forget_addresses(process: Process, workspace_id: str) -> bool:
     if forgotten:
         extra = {"workspace_id": workspace_id, "messages": forgotten}
         log.info("addresses of messages forgotten", extra=extra)
-    return last < BATCH
+    return last == BATCH

@@ -24,7 +24,7 @@ from app.messages.providers import Account
 from app.process import Process
 from app.providers.callbacks import HARD, Report
 from app.providers.inbox import Inbox
-from app.store import audit_logs, callbacks, expiry, missed_occasions, usage, users
+from app.store import audit_logs, callbacks, expiry, messages, missed_occasions, usage, users
 from app.store import retention as store
 from app.store.missed_occasions import MissedOccasion
 from app.store.retention import Keeping
@@ -420,8 +420,27 @@ async def test_an_audit_trail_that_the_database_cannot_reach_is_left_for_the_nex
     monkeypatch.setattr(audit_logs, "head_locked", away)
     await went_round(process)
     assert await counts(process, cast.olivia.workspace_id) == dict.fromkeys(GROWING, 0)
-    assert "removal of old audit entries postponed" in caplog.messages
+    assert "removal postponed" in caplog.messages
     assert [line for line in caplog.records if line.levelname == "ERROR"] == []
+
+
+async def test_addresses_that_cannot_be_forgotten_now_hold_up_no_other_batch(
+    cast: Cast,
+    process: Process,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def away(*_: Any, **__: Any) -> int:
+        raise Unavailable("The database is away.")
+
+    monkeypatch.setattr(retention, "BATCH", 1)
+    with long_ago(process):
+        await one_of_each(cast.olivia, process)
+        await one_of_each(cast.olivia, process)
+    monkeypatch.setattr(messages, "forget_addresses", away)
+    await went_round(process)
+    assert await counts(process, cast.olivia.workspace_id) == dict.fromkeys(GROWING, 0)
+    assert "removal postponed" in caplog.messages
 
 
 async def test_a_round_is_due_once_an_hour(cast: Cast, process: Process) -> None:
