@@ -161,6 +161,12 @@ async def resume_parked(process: Process) -> None:
 
 
 async def delete_expired(process: Process) -> None:
+    """On a sharded database one process does it for all of them: there the rows that one deletes
+    are not passed over by the others."""
+    if process.database.is_sharded:
+        async with process.database.write() as db:
+            if not await sweeps.take(db, "expired", every=SWEPT_AGAIN):
+                return
     for table in expiry.KEYS:
         if process.database.is_sharded:
             await _delete_on_shards(process, table)
@@ -180,11 +186,12 @@ async def renew_subscriptions(process: Process) -> None:
 async def _delete_on_shards(process: Process, table: str) -> None:
     """Look by look, each of which begins where the last has ended: some may be left, for another
     worker deletes the same, or a workspace cannot be visited, and they hide nothing behind them."""
+    visits = Visits(process.database)
     since: datetime | None = None
     last: datetime | None = expiry.EARLIEST
     deleted = 0
     while last is not None and (deleted or last != since):
-        since, deleted, visits = last, 0, Visits(process.database)
+        since, deleted = last, 0
         async with process.shards.reading(process.database) as db:
             found, last = await expiry.expired(db, table, since=since, limit=SWEPT_AT_ONCE)
         for whose, ids in found.items():
@@ -210,7 +217,8 @@ class JobSweep:
                     db, kind, after=self._rows.get(kind), limit=SWEPT_AT_ONCE
                 )
             for workspace_id, id in found:
-                log.error("a row had no job", extra={"kind": kind, "job_id": id})
+                extra = {"workspace_id": workspace_id, "kind": kind, "job_id": id}
+                log.error("a row had no job", extra=extra)
                 wake = partial(jobs.wake, kind=kind, workspace_id=workspace_id, ids=[id])
                 await visits.visit(workspace_id, wake)
             await asyncio.sleep(PAUSE_SECONDS)
@@ -220,7 +228,8 @@ class JobSweep:
                 db, late=late, after=self._jobs, limit=SWEPT_AT_ONCE
             )
         for kind, workspace_id, id in strays:
-            log.error("a job had no row", extra={"kind": kind, "job_id": id})
+            extra = {"workspace_id": workspace_id, "kind": kind, "job_id": id}
+            log.error("a job had no row", extra=extra)
             delete = partial(
                 job_sweep.delete_stray, kind=kind, workspace_id=workspace_id, id=id, late=late
             )
@@ -297,7 +306,7 @@ async def relist_keys(process: Process) -> None:
                 whose: RowKey = {"workspace_id": place.workspace_id, "id": place.id}
                 relist = partial(directory_sweep.relist, kind=kind, **whose)
                 if await visits.visit(place.workspace_id, relist):
-                    extra = {"kind": kind, "row_id": place.id}
+                    extra = {**whose, "kind": kind, "row_id": place.id}
                     log.error("a key did not lead to its row", extra=extra)
             await asyncio.sleep(PAUSE_SECONDS)
 

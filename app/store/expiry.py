@@ -24,9 +24,9 @@ KEYS: Mapping[str, str] = {
 async def expired(
     db: Handle, table: str, *, since: datetime = EARLIEST, limit: int
 ) -> tuple[dict[str, list[str]], datetime | None]:
-    """The ids of the oldest that have expired `since` then, by workspace; and when the last of them
-    did, None when there are fewer than `limit`. For a sharded database, which looks at all shards
-    without locks, and deletes in one workspace at a time."""
+    """The ids of the oldest rows that expired at `since` or later, by workspace; and the moment at
+    which the next page begins, None after the last page. For a sharded database, which looks at all
+    shards without locks, and deletes in one workspace at a time."""
     rows = await db.fetch_tuples(
         f"""
         SELECT workspace_id, id, expires_at FROM {table}

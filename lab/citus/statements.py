@@ -46,7 +46,7 @@ LOOKS: Mapping[str, str] = {
     "store/circuit_breakers.due_probes": "maintenance: once in five seconds",
     "store/circuit_breakers.closed": "maintenance: once in five seconds",
     "store/parked.in_vain": "maintenance: once a minute",
-    "store/expiry.expired": "maintenance: once a minute for each table",
+    "store/expiry.expired": "maintenance: at most twice a minute, a page of a table at a time",
     "store/usage.any_changes": "maintenance: once in five seconds",
     "store/usage.changed": "maintenance: once in five seconds, where there are any",
     "store/definitions.ending": "maintenance: once in five seconds",

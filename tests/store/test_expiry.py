@@ -69,3 +69,25 @@ def test_rows_are_deleted_by_their_primary_key() -> None:
         assert f"PRIMARY KEY ({key})" in columns[1] or re.search(
             rf"\b{key} +\w+ PRIMARY KEY", columns[1]
         )
+
+
+async def test_a_page_of_the_expired_begins_where_the_one_before_it_ended(
+    database: Database,
+) -> None:
+    acme, rival = await workspace(database), await workspace(database)
+    async with database.write() as db:
+        for id, whose, hours in (
+            ("1", acme, -4),
+            ("2", rival, -3),
+            ("3", acme, -2),
+            ("4", acme, 1),
+        ):
+            expires_at = await db.now() + timedelta(hours=hours)
+            await callbacks.record(db, workspace_id=whose, id=id, expires_at=expires_at)
+        found, last = await expiry.expired(db, "callbacks", limit=2)
+        assert found == {acme: ["1"], rival: ["2"]}
+        assert last is not None
+        found, last = await expiry.expired(db, "callbacks", since=last, limit=2)
+        assert found == {rival: ["2"], acme: ["3"]}  # one that expired just then may be another
+        assert last is not None
+        assert await expiry.expired(db, "callbacks", since=last, limit=2) == ({acme: ["3"]}, None)
