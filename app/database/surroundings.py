@@ -107,6 +107,9 @@ async def _standbys(connection: Connection, hosts: int) -> AsyncIterator[Remark]
     assert found is not None  # noqa: S101  an aggregate is one row
     number = _ASKED.match(found["named"])
     asked = int(number[1]) if number else 1
+    # pg_receivewal applies nothing: a commit that waits until it has waits for ever.
+    stuck = found["others"] if found["waits"] == "remote_apply" else 0
+    in_step = found["in_step"] - stuck
     if found["standbys"] == 0 and not found["named"]:
         if hosts > 1:
             yield Remark("standbys", "DATABASE_URL names several hosts, but no standby follows.")
@@ -120,9 +123,9 @@ async def _standbys(connection: Connection, hosts: int) -> AsyncIterator[Remark]
     elif found["waits"] in {"off", "local"}:
         sentence = f"synchronous_commit is {found['waits']}: no commit waits for the standby."
         yield Remark("standbys", sentence, "FAIL")
-    elif not found["hidden"] and found["in_step"] < asked:
+    elif not found["hidden"] and in_step < asked:
         sentence = (
-            f"{found['in_step']} in step of the {asked} that synchronous_standby_names asks for, so"
+            f"{in_step} in step of the {asked} that synchronous_standby_names asks for, so"
             " every commit waits until they are."
         )
         yield Remark("standbys", sentence, "FAIL")
@@ -151,5 +154,5 @@ async def _standbys(connection: Connection, hosts: int) -> AsyncIterator[Remark]
         )
         yield Remark("standbys", sentence)
     else:
-        in_step = found["in_step"] - found["others"]
-        yield Remark("standbys", f"{in_step} of {found['standbys']} in step", "ok")
+        standbys = found["in_step"] - found["others"]
+        yield Remark("standbys", f"{standbys} of {found['standbys']} in step", "ok")
