@@ -101,13 +101,13 @@ async def _chunk(process: Process, job: Job, size: ChunkSize) -> bool:
 
 
 async def _set_aside(db: Handle, segment: Segment, job: Job) -> None:
-    """Rest a segment that has ended its worker several times: no more is done until it is saved
-    again, and whoever wakes it finds it so."""
+    """Rest a segment that has ended its worker several times, or was set aside before: no more is
+    done until it is saved again, whoever wakes it."""
     await _hold(db, job)
     whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
     if segment.reason_code is None:
         await store.set_aside(db, **whose, reason_code=Reason.POISONED)
-        log.error("segment set aside", extra={"segment_id": job.id, "kind": segment.kind})
+        log.error("segment set aside", extra={**job.logged, "segment_kind": segment.kind})
     await jobs.rest(db, "segment", **whose, wake_at=None)
 
 
