@@ -204,9 +204,9 @@ async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, ob
         )
         known.promise = plan.promise
         cut = {name: stage.proxies[f"{name} → Redis"].hits for name in ("web", "worker")}
-        found = [*oracle.findings(known), *unhindered(plan.hints, cut)]
-        evidence.keep(known, directory / "evidence")
         forgotten = len(evidence.logged(stage, (FORGOTTEN,)))
+        found = [*oracle.findings(known), *unhindered(plan.hints, cut, forgotten)]
+        evidence.keep(known, directory / "evidence")
         known.figures["hints"] = f"{plan.hints}; cut off: {cut}, forgotten by workers: {forgotten}"
         known.figures["settled after"] = f"{settled:.1f} s"
         return found, known.figures
@@ -228,10 +228,14 @@ async def hinder(stage: Stage, hints: Hints) -> None:
         await stage.proxies["Redis"].stop()
 
 
-def unhindered(hints: Hints, cut: Mapping[str, int]) -> Iterator[str]:
-    """`cut`: what the proxies met. Of none that they met, nothing was shown."""
-    if hints in ("lost", "misdirected") and not cut["web"]:
-        yield f"no hint of the web processes was {hints}"
+def unhindered(hints: Hints, cut: Mapping[str, int], forgotten: int) -> Iterator[str]:
+    """`cut`: what the proxies met; `forgotten`: hints that workers would have given themselves.
+    Of none that was hindered, nothing was shown."""
+    if hints in ("lost", "misdirected"):
+        if not cut["web"]:
+            yield f"no hint of the web processes was {hints}"
+        if not forgotten:
+            yield "no worker has forgotten a hint that it gives itself"
 
 
 async def subscribe(stage: Stage) -> None:

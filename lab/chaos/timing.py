@@ -42,12 +42,18 @@ def work_went_on_soon(evidence: Evidence) -> Iterator[str]:
     """Check promise 4 where hints, workers and faults are those that it is about, and enough kills
     and runs in hand to speak of 99 of 100. The bound is near what is usual, so that a busy machine
     alone may break it: the finding names the load."""
-    if evidence.promise != 4 or len(evidence.interrupted) < JUDGED_KILLS:
+    if evidence.promise != 4:
         return
     resumed, most = _resumed(evidence), figures.GOALS["P4"].floor
-    if not resumed:
+    kills = len(evidence.interrupted)
+    if kills < JUDGED_KILLS or 0 < len(resumed) < JUDGED_FROM:
+        evidence.figures["promise 4"] = (
+            f"not judged: {kills} kills and {len(resumed)} interrupted runs, of {JUDGED_KILLS} and"
+            f" {JUDGED_FROM}"
+        )
+    elif not resumed:
         yield "no run was in hand at a kill: promise 4 is not shown"
-    elif len(resumed) >= JUDGED_FROM and most is not None and _p99(resumed) > most:
+    elif most is not None and _p99(resumed) > most:
         yield (
             f"p99 {_p99(resumed):.1f} s from a kill to the end of what was in hand, of {most:g} s,"
             f" at a load of {os.getloadavg()[1]:.1f}"

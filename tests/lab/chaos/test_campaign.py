@@ -122,8 +122,9 @@ async def test_hints_reach_no_worker_whether_redis_answers_or_not(
         stage = SimpleNamespace(deployment=deployment, proxies=proxies)
         await hinder(cast("Stage", stage), hints)
         ours.hint("run", [("ws_1", "run_1")])
-        await asyncio.sleep(0.5)
-        assert (ours.answering, proxy.hits) == (answering, 1)
+        async with asyncio.timeout(20):
+            while (ours.answering, proxy.hits) != (answering, 1):
+                await asyncio.sleep(0.01)
         assert await redis.zcard(NAME) == 0
         proxy.heal()
         await asyncio.sleep(PAUSE_SECONDS)
@@ -136,11 +137,14 @@ async def test_hints_reach_no_worker_whether_redis_answers_or_not(
 
 def test_hints_that_nothing_has_hindered_are_a_finding() -> None:
     for hints in ("lost", "misdirected"):
-        assert list(unhindered(hints, {"web": 1, "worker": 0})) == []
-        assert list(unhindered(hints, {"web": 0, "worker": 1})) == [
+        assert list(unhindered(hints, {"web": 1, "worker": 0}, 1)) == []
+        assert list(unhindered(hints, {"web": 0, "worker": 1}, 1)) == [
             f"no hint of the web processes was {hints}"
         ]
-    assert list(unhindered("sent", {"web": 0, "worker": 0})) == []
+        assert list(unhindered(hints, {"web": 1, "worker": 0}, 0)) == [
+            "no worker has forgotten a hint that it gives itself"
+        ]
+    assert list(unhindered("sent", {"web": 0, "worker": 0}, 0)) == []
 
 
 async def test_what_is_committed_after_its_sender_left_is_waited_for(
