@@ -65,7 +65,8 @@ async def invite(
         expires_at=await db.now() + LIFETIME,
     )
     workspace = await workspaces.by_id(db, id=member.workspace_id)
-    login = account_mail.sign_on_url(process, member.workspace_id)
+    has_sign_on = process.single_sign_on is not None  # some have no password
+    sign_on = account_mail.sign_on_url(process, member.workspace_id) if has_sign_on else ""
     await account_mail.send(
         process,
         db,
@@ -76,9 +77,7 @@ async def invite(
         inviter=account_mail.called(member.name, "A member"),
         workspace=account_mail.called(workspace.name if workspace else "", "a workspace"),
         role=role,
-        signOn=login
-        if process.single_sign_on is not None
-        else "",  # some know no password of theirs
+        signOn=sign_on,
         lifetime="seven days",
     )
     made = await invitations.by_id(db, workspace_id=member.workspace_id, id=id)

@@ -1,4 +1,5 @@
-"""Work in chunks of contacts: their size, by the time that they take, and the spell of a claim.
+"""Work in chunks of contacts: how many they have, by the time that they take, and for how long a
+claim goes on with them.
 
 Who has done thousands of things takes some 30 ms to judge, and others some microseconds: a thousand
 of the former may outlast the five seconds of a statement.
@@ -78,8 +79,9 @@ async def work_in_chunks(
     lease: Lease, job: Job, chunk: Callable[[ChunkSize], Awaitable[bool]]
 ) -> bool:
     """Work on a claimed job for a spell, a `chunk` at a time: each says whether there is more to be
-    done now, and is asked again while the answer of its COMMIT is lost, unless it is cut off. The
-    last answer: the claim is to be given back then, for a large audience takes minutes."""
+    done now, and is asked again while the answer of its COMMIT is lost, unless it is cut off. True
+    when more is left: the caller then gives the claim back, so that others have the slot, for a
+    large audience takes minutes."""
     began, size = monotonic(), ChunkSize()
     ends, goes_on, is_cut_off = began + SPELL_SECONDS, True, False
     while goes_on and lease.is_held and (is_cut_off or monotonic() < ends):

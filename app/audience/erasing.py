@@ -63,7 +63,7 @@ async def erase(
     if cancelled == CANCELLED_AT_ONCE:
         return "more"
     former = await contacts.former_addresses(db, workspace_id=workspace.id, id=contact_id)
-    # In what a database makes of them in lower case: some leave letters beyond ASCII alone.
+    # The addresses as databases write them in lower case: some leave letters beyond ASCII alone.
     written = {
         address
         for one in (row, *former)

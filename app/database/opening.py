@@ -128,14 +128,7 @@ class Opener:
                 except HOST_ERRORS as error:
                     errors.append(error)
                 else:
-                    tries = [
-                        one
-                        for one in tries
-                        if not one.done()
-                        or one.cancelled()
-                        or one.exception()
-                        or one.result() is not connection
-                    ]
+                    tries = [one for one in tries if not _has_opened(one, connection)]
                     return connection
         finally:
             for one in tries:
@@ -144,8 +137,8 @@ class Opener:
         raise errors[-1]
 
     async def survey(self) -> dict[str, Exception | None]:
-        """Ask each host, by host and port, whether it accepts writes: None where it does, as one
-        alone should, or two would part what is written; else why not."""
+        """Ask each host whether it accepts writes: by host and port, None if it does, else the
+        error. More than one None is a split: each has writes that the other has not."""
         options = {**self._options, "timeout": WRITERS_SECONDS}
         tries = (asyncpg.connect(url, **options) for url in self.hosts)
         found = await asyncio.gather(*tries, return_exceptions=True)
@@ -182,6 +175,10 @@ class Opener:
             log.warning("run migrate as our role: it has not set %s", ", ".join(different))
         self.unset = different
         return True
+
+
+def _has_opened(one: asyncio.Task[Connection], connection: Connection) -> bool:
+    return one.done() and not one.cancelled() and not one.exception() and one.result() is connection
 
 
 def _discard(one: asyncio.Task[Connection]) -> None:

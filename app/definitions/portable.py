@@ -196,24 +196,25 @@ def given(case: Json, rename: Rename) -> Json:
     segments."""
     if not isinstance(case, dict):
         return case
-    renamed = {**case}
+    case_renamed = {**case}
     if "contact" in case:
-        renamed["contact"] = _answers(case["contact"], rename)
+        case_renamed["contact"] = _answers(case["contact"], rename)
     if isinstance(case.get("events"), list):
-        renamed["events"] = [
-            {
-                name: _answers(one, rename)
-                if name == "contact"
-                else rename(Mention(name, one, ""))
-                if name in SEGMENTS and isinstance(one, str)
-                else one
-                for name, one in event.items()
-            }
-            if isinstance(event, dict)
-            else event
-            for event in case["events"]
-        ]
-    return renamed
+        case_renamed["events"] = [_event(event, rename) for event in case["events"]]
+    return case_renamed
+
+
+def _event(event: Json, rename: Rename) -> Json:
+    if not isinstance(event, dict):
+        return event
+    return {
+        name: _answers(one, rename)
+        if name == "contact"
+        else rename(Mention(name, one, ""))
+        if name in SEGMENTS and isinstance(one, str)
+        else one
+        for name, one in event.items()
+    }
 
 
 def _answers(contact: Json, rename: Rename) -> Json:

@@ -164,7 +164,7 @@ def _known(event: InboundEvent) -> KnownEvent:
     )
 
 
-# --- the long way ---------------------------------------------------------------------------------
+# --- the long way: whatever one statement cannot decide -------------------------------------------
 
 
 async def with_defaults(process: Process, event: InboundEvent) -> None:

@@ -36,7 +36,7 @@ WORK = "work"  # arq's name for the function that is hinted at: workers/main.py
 
 IDS_PER_HINT = 100
 WAKES = 64  # that are kept; who does not come for one looks by itself
-HINTS = 1_000  # likewise: the newest
+HINTS = 1_000  # that are kept, the newest: who finds none looks by itself
 TRIP_SECONDS = 1.0  # nobody waits for it
 GAP_SECONDS = 0.005  # between two trips: what comes meanwhile shares the second
 OVERFLOW_SECONDS = 0.1  # between two hints at what a worker has no slots for
@@ -181,7 +181,8 @@ async def _trip(redis: ArqRedis, waiting: Mapping[Kind, Mapping[Pair, None]]) ->
                 id = uuid4().hex
                 written = serialize_job(WORK, (kind, chunk), {}, None, now, serializer=orjson.dumps)
                 trip.psetex(job_key_prefix + id, TTL_SECONDS * 1000, written)
-                # A worker takes none of the future, by its own clock, and none of 0.
+                # A worker leaves for later what has a score in the future by its own clock, which
+                # may be behind ours. Not 0 for all: arq takes no job of that score.
                 trip.zadd(NAME, {id: now - SKEW_SECONDS * 1000})
         trip.lpush(WAKE, 1)
         trip.ltrim(WAKE, 0, WAKES - 1)

@@ -59,8 +59,8 @@ async def deliver(process: Process, job: Job) -> None:
             return
         result: Receipt | SendError = OVERSLEPT
         if lease.is_held:
-            # It is kept while the provider takes its time, at the end of data perhaps ten minutes;
-            # should it be lost, the call is cut off, and the channel knows how far it was.
+            # The lease is kept while the provider takes its time, at the end of data perhaps ten
+            # minutes; should it be lost, the call is cut off, and the channel knows how far it was.
             result = await lease.over(_send(sending.channel, sending.message)) or CUT_OFF
         if sending.is_second and isinstance(result, SendError) and result.outcome == "not_accepted":
             # Which says nothing about the first call.

@@ -15,7 +15,7 @@ from app.store.delivery_attempts import Attempt
 from app.store.messages import Message, WholeMessage
 from app.store.sandbox import CapturedMessage
 
-Readable = TypeVar("Readable", WholeMessage, Message, Attempt, CapturedMessage)
+Shown = TypeVar("Shown", WholeMessage, Message, Attempt, CapturedMessage)
 # By its token alone a link opts its reader out, or confirms what they asked for; as it stands in a
 # text, or in the URL of another link. Ours have 54 characters at least, example ones have 7.
 ACTING_LINK = re.compile(r"((?:/|%2[Ff])(?:u|confirm)(?:/|%2[Ff]))[A-Za-z0-9_-]{40,}")
@@ -30,7 +30,7 @@ SHORT = re.compile(
 )
 
 
-def readable(permissions: Collection[str], row: Readable) -> Readable:
+def readable(permissions: Collection[str], row: Shown) -> Shown:
     """The part of a message, of an attempt at it or of its capture for who has these permissions.
     Who may not change contacts gets no link that acts as one of them, nor its token by itself. Of a
     test email nobody learns to whom it went without managing members, for in production that is
@@ -60,7 +60,7 @@ def _without_short(text: str) -> str:
     return SHORT.sub(r"\1…", without_tokens(text))
 
 
-def _with(row: Readable, change: Callable[[str], str]) -> Readable:
+def _with(row: Shown, change: Callable[[str], str]) -> Shown:
     """The row, with the change of all texts in it."""
     changed = {one.name: _changed(getattr(row, one.name), change) for one in fields(row)}
     return replace(row, **changed)

@@ -15,7 +15,7 @@ from app.errors import Problem
 from app.machine import document
 from app.machine.program import Json
 from app.messages import create, reports
-from app.messages.redaction import Readable, readable
+from app.messages.redaction import Shown, readable
 from app.routes.ids import AttemptId, BroadcastId, ContactId, MessageId, RunId, TemplateId
 from app.routes.runs import Reason, reason
 from app.store import broadcasts, delivery_attempts, messages, suppressions
@@ -243,7 +243,7 @@ async def show_attempt(call: Call) -> Response:
     return reply.ok(attempt(shown_to(call, row)))
 
 
-def shown_to(call: Call, row: Readable) -> Readable:
+def shown_to(call: Call, row: Shown) -> Shown:
     """The part of a message, of an attempt at it or of its capture that the caller may read."""
     return readable(call.member.permissions, row)
 

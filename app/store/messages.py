@@ -13,6 +13,7 @@ from app.machine import segment_changes
 from app.machine.reasons import Reason
 from app.store import jobs, keyset, segment_members
 
+# Of a message, and of an attempt at one.
 MessageStatus: TypeAlias = Literal[
     "QUEUED",
     "SENDING",
@@ -23,7 +24,7 @@ MessageStatus: TypeAlias = Literal[
     "COMPLAINED",
     "SUPPRESSED",
     "UNKNOWN",
-]  # and that of an attempt
+]
 ACCEPTING = timedelta(minutes=10)  # RFC 5321 §4.5.3.2.6: what the end of data may take
 
 # The reasons of what was UNKNOWN until a member looked.
@@ -508,7 +509,7 @@ async def page(
     db: Handle,
     *,
     workspace_id: str,
-    filters: Mapping[str, Any],
+    filters: Mapping[str, object],
     before: str | None,
     limit: int,
     mails: Sequence[str] = (),

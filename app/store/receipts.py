@@ -11,7 +11,7 @@ from app.database.sql import columns
 
 KEPT_SECONDS = 86_400
 REPEATED_WITHIN = timedelta(seconds=KEPT_SECONDS)
-TRIES = 5  # another process may get ahead of us with a key, but hardly time and again
+TRIES = 5  # of whoever writes one: another may get ahead with a key, but hardly again and again
 
 
 @dataclass(frozen=True, slots=True)
