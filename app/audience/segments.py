@@ -415,7 +415,7 @@ async def page(
     readable: Readable,
     *,
     workspace_id: str,
-    filters: Mapping[str, Any],
+    filters: Mapping[str, object],
     before: str | None,
     limit: int,
 ) -> Members:

@@ -36,7 +36,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import cast
 
 import databases
 from databases.core import DatabaseURL
@@ -273,12 +273,12 @@ async def _left(db: Handle, found: Sequence[Section]) -> list[Section]:
     return pending(found, dict(applied))
 
 
-async def explain(db: Handle, sql: str, /, **values: Any) -> str:
+async def explain(db: Handle, sql: str, /, **values: object) -> str:
     """How the engine would run it."""
     return await db.use(lambda link: link.plan(sql, values, by_index=False))
 
 
-async def explain_by_index(db: Handle, sql: str, /, **values: Any) -> str:
+async def explain_by_index(db: Handle, sql: str, /, **values: object) -> str:
     """By which index the engine could run it: to walk the few rows of a test is cheaper, whatever
     the index."""
     return await db.use(lambda link: link.plan(sql, values, by_index=True))

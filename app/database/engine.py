@@ -97,18 +97,18 @@ class Link(Protocol):
 
     def transaction(self) -> TransactionBackend: ...
 
-    async def run(self, sql: str, values: Mapping[str, Any]) -> list[Row]: ...
+    async def run(self, sql: str, values: Mapping[str, object]) -> list[Row]: ...
 
     async def run_on_nodes(
-        self, sql: str, values: Mapping[str, Any]
+        self, sql: str, values: Mapping[str, object]
     ) -> tuple[list[Row], list[str]]:
         """Asks each node of a sharded database by itself; the rows of those that answer, and what
         is known of the others."""
 
-    async def run_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None: ...
+    async def run_many(self, sql: str, rows: Sequence[Mapping[str, object]]) -> None: ...
 
     async def run_each(
-        self, sql: str, each: Sequence[Mapping[str, Any]], *, held: bool = False
+        self, sql: str, each: Sequence[Mapping[str, object]], *, held: bool = False
     ) -> list[list[Row]]:
         """The statement with each of these values, in order; the rows of each. `held`: it changes
         rows by key that this transaction has locked."""
@@ -122,7 +122,7 @@ class Link(Protocol):
     async def present(self) -> datetime:
         """The moment at which this is asked, also within a transaction."""
 
-    async def plan(self, sql: str, values: Mapping[str, Any], *, by_index: bool) -> str:
+    async def plan(self, sql: str, values: Mapping[str, object], *, by_index: bool) -> str:
         """The plan that the engine would choose; `by_index` if it walked no table that has an index
         for it."""
 
@@ -174,7 +174,7 @@ class Link(Protocol):
         """The error in the words of app.errors, or the error itself when the mistake is ours."""
 
 
-async def to_the_end(work: Coroutine[Any, Any, Result]) -> Result:
+async def to_the_end(work: Coroutine[object, object, Result]) -> Result:
     """Awaits the work whole even when cancelled meanwhile; the cancellation is raised after it."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

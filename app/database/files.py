@@ -66,12 +66,12 @@ class File:
         return file
 
     async def send(
-        self, sql: str, values: Mapping[str, Any] | tuple[()], *, deadline_ms: int
+        self, sql: str, values: Mapping[str, object] | tuple[()], *, deadline_ms: int
     ) -> list[sqlite3.Row]:
         return list(await self._watched(self.raw.execute_fetchall(sql, values), deadline_ms))
 
     async def send_many(
-        self, sql: str, rows: Sequence[Mapping[str, Any]], *, deadline_ms: int
+        self, sql: str, rows: Sequence[Mapping[str, object]], *, deadline_ms: int
     ) -> None:
         await self._watched(self.raw.executemany(sql, rows), deadline_ms)
 

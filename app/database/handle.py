@@ -56,76 +56,78 @@ class Handle(ABC):
         Not so after a lost connection, a deadline or a cancelled statement: those end all of it.
         """
 
-    async def fetch_all(self, sql: str, /, **values: Any) -> list[Row]:
+    async def fetch_all(self, sql: str, /, **values: object) -> list[Row]:
         self._refuse_writes(sql)
         return await self.use(lambda link: link.run(sql, values))
 
-    async def fetch_one(self, sql: str, /, **values: Any) -> Row | None:
+    async def fetch_one(self, sql: str, /, **values: object) -> Row | None:
         """The first row."""
         rows = await self.fetch_all(sql, **values)
         return rows[0] if rows else None
 
     async def fetch_all_as(
-        self, kind: Callable[..., Result], sql: str, /, **values: Any
+        self, kind: Callable[..., Result], sql: str, /, **values: object
     ) -> list[Result]:
         """Each row as an instance of `kind`, whose fields the columns are named after."""
         return [kind(**row) for row in await self.fetch_all(sql, **values)]
 
     async def fetch_one_as(
-        self, kind: Callable[..., Result], sql: str, /, **values: Any
+        self, kind: Callable[..., Result], sql: str, /, **values: object
     ) -> Result | None:
         """The first row, as an instance of `kind`."""
         row = await self.fetch_one(sql, **values)
         return None if row is None else kind(**row)
 
-    async def returning(self, sql: str, /, **values: Any) -> Row:
+    async def returning(self, sql: str, /, **values: object) -> Row:
         """The one row that must be there."""
         [row] = await self.fetch_all(sql, **values)
         return row
 
-    async def returning_as(self, kind: Callable[..., Result], sql: str, /, **values: Any) -> Result:
+    async def returning_as(
+        self, kind: Callable[..., Result], sql: str, /, **values: object
+    ) -> Result:
         """The one row that must be there, as an instance of `kind`."""
         return kind(**await self.returning(sql, **values))
 
-    async def fetch_value(self, sql: str, /, **values: Any) -> Any:
+    async def fetch_value(self, sql: str, /, **values: object) -> Any:
         """The first column of the first row."""
         row = await self.fetch_one(sql, **values)
         return next(iter(row.values())) if row else None
 
-    async def fetch_values(self, sql: str, /, **values: Any) -> list[Any]:
+    async def fetch_values(self, sql: str, /, **values: object) -> list[Any]:
         """The first column of each row."""
         return [next(iter(row.values())) for row in await self.fetch_all(sql, **values)]
 
-    async def fetch_tuples(self, sql: str, /, **values: Any) -> list[tuple[Any, ...]]:
+    async def fetch_tuples(self, sql: str, /, **values: object) -> list[tuple[Any, ...]]:
         """The columns of each row, in their order: for pairs, and for what is counted by a key."""
         return [tuple(row.values()) for row in await self.fetch_all(sql, **values)]
 
-    async def fetch_on_nodes(self, sql: str, /, **values: Any) -> tuple[list[Row], list[str]]:
+    async def fetch_on_nodes(self, sql: str, /, **values: object) -> tuple[list[Row], list[str]]:
         """The rows of those nodes of a sharded database that answer, and what is known of the
         others."""
         self._refuse_writes(sql)
         return await self.use(lambda link: link.run_on_nodes(sql, values))
 
-    async def count(self, rows: str, /, *, most: int, **values: Any) -> int:
+    async def count(self, rows: str, /, *, most: int, **values: object) -> int:
         """How many rows a query has, up to `most`: counting on would cost what there is."""
         sql = f"SELECT count(*) FROM ({rows} LIMIT :most) AS kept"
         return int(await self.fetch_value(sql, most=most, **values))
 
-    async def execute(self, sql: str, /, **values: Any) -> None:
+    async def execute(self, sql: str, /, **values: object) -> None:
         await self.fetch_all(sql, **values)
 
-    async def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    async def execute_many(self, sql: str, rows: Sequence[Mapping[str, object]]) -> None:
         """One statement for many rows, in one trip; it returns none."""
         self._refuse_writes(sql)
         await self.use(lambda link: link.run_many(sql, rows))
 
-    async def change_held(self, sql: str, /, **values: Any) -> list[Row]:
+    async def change_held(self, sql: str, /, **values: object) -> list[Row]:
         """An UPDATE or DELETE, by key, of a row that this transaction has locked: when many pieces
         of work change theirs at the same time, it is one statement for all."""
         return await self.fetch_all(sql, **values)
 
     async def fetch_each(
-        self, sql: str, each: Sequence[Mapping[str, Any]], *, held: bool = False
+        self, sql: str, each: Sequence[Mapping[str, object]], *, held: bool = False
     ) -> list[list[Row]]:
         """The rows of each, as if it had been asked alone; in one trip where the engine can.
         `held`: as for `change_held`."""

@@ -28,7 +28,7 @@ from app.database.sql import Document, writes
 from app.runtime import tasks
 
 Result = TypeVar("Result")
-Work: TypeAlias = Callable[[Handle], Coroutine[Any, Any, Result]]
+Work: TypeAlias = Callable[[Handle], Coroutine[object, object, Result]]
 
 
 async def run_all(db: Handle, works: Sequence[Work[Result]]) -> list[Result]:
@@ -127,19 +127,19 @@ class _PipelinedHandle(Handle):
     def is_sharded(self) -> bool:
         return self._db.is_sharded
 
-    async def fetch_all(self, sql: str, /, **values: Any) -> list[Row]:
+    async def fetch_all(self, sql: str, /, **values: object) -> list[Row]:
         if self._is_exclusive:
             return await self._db.fetch_all(sql, **values)
         rows: list[Row] = await self._pipeline.submit(_fetch, sql, values)
         return rows
 
-    async def change_held(self, sql: str, /, **values: Any) -> list[Row]:
+    async def change_held(self, sql: str, /, **values: object) -> list[Row]:
         if self._is_exclusive:
             return await self._db.change_held(sql, **values)
         rows: list[Row] = await self._pipeline.submit(_change_held, sql, values)
         return rows
 
-    async def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    async def execute_many(self, sql: str, rows: Sequence[Mapping[str, object]]) -> None:
         if self._is_exclusive:
             await self._db.execute_many(sql, rows)
         else:
@@ -197,7 +197,7 @@ async def _write(db: Handle, sql: str, requests: Sequence[_Request], *, held: bo
         request.result.set_result(rows)
 
 
-def _lock_order(values: Mapping[str, Any]) -> list[str]:
+def _lock_order(values: Mapping[str, object]) -> list[str]:
     """Every transaction locks rows in this order, so that no two wait for each other. A document is
     no key of a row, and may be long."""
     keys = (str(value) for value in values.values() if not isinstance(value, Document))

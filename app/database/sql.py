@@ -112,7 +112,7 @@ def essence(sql: str) -> str:
     return _LAYOUT.sub(lambda match: match["quoted"] or " ", sql).strip()
 
 
-def bound(statement: Statement, values: Mapping[str, Any]) -> Mapping[str, Bindable]:
+def bound(statement: Statement, values: Mapping[str, object]) -> Mapping[str, Bindable]:
     """The values by name, checked alike for both engines."""
     [ready] = bound_each(statement, [values])
     return ready

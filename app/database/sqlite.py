@@ -157,7 +157,7 @@ class SQLiteConnection(DatabasesSQLiteConnection):
     def transaction(self) -> SQLiteTransaction:
         return SQLiteTransaction(self)
 
-    async def run(self, sql: str, values: Mapping[str, Any]) -> list[Row]:
+    async def run(self, sql: str, values: Mapping[str, object]) -> list[Row]:
         sql, values = _unrolled(sql, values)
         statement, conversions = _statement(sql)
         rows = [
@@ -169,7 +169,7 @@ class SQLiteConnection(DatabasesSQLiteConnection):
                     row[name] = convert(row[name])
         return rows
 
-    async def run_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    async def run_many(self, sql: str, rows: Sequence[Mapping[str, object]]) -> None:
         statement, _ = _statement(sql)
         arguments = [self._arguments(statement, values) for values in rows]
         deadline_ms = self._backend.deadlines.statement_ms
@@ -178,7 +178,7 @@ class SQLiteConnection(DatabasesSQLiteConnection):
     async def run_each(
         self,
         sql: str,
-        each: Sequence[Mapping[str, Any]],
+        each: Sequence[Mapping[str, object]],
         *,
         held: bool = False,  # noqa: ARG002  here it makes no difference
     ) -> list[list[Row]]:
@@ -193,7 +193,7 @@ class SQLiteConnection(DatabasesSQLiteConnection):
     async def plan(
         self,
         sql: str,
-        values: Mapping[str, Any],
+        values: Mapping[str, object],
         *,
         by_index: bool,  # noqa: ARG002  it takes one wherever there is one
     ) -> str:
@@ -205,7 +205,7 @@ class SQLiteConnection(DatabasesSQLiteConnection):
         return "\n".join(step["detail"] for step in steps)
 
     async def run_on_nodes(
-        self, sql: str, values: Mapping[str, Any]
+        self, sql: str, values: Mapping[str, object]
     ) -> tuple[list[Row], list[str]]:
         return await self.run(sql, values), []
 
@@ -263,14 +263,16 @@ class SQLiteConnection(DatabasesSQLiteConnection):
         await self.send("BEGIN IMMEDIATE")
         self._moment = self._present()
 
-    async def send(self, sql: str, values: Mapping[str, Any] | tuple[()] = ()) -> list[sqlite3.Row]:
+    async def send(
+        self, sql: str, values: Mapping[str, object] | tuple[()] = ()
+    ) -> list[sqlite3.Row]:
         deadline_ms = self._backend.deadlines.statement_ms
         return await self.file.send(sql, values, deadline_ms=deadline_ms)
 
     def _present(self) -> datetime:
         return datetime.now(UTC) + self._backend.offset
 
-    def _arguments(self, statement: Statement, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _arguments(self, statement: Statement, values: Mapping[str, object]) -> dict[str, Any]:
         ready = {name: _stored(value) for name, value in bound(statement, values).items()}
         ready["now"] = _stored(self._moment or self._present())
         return ready

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from app.audience import shapes
 from app.files import sheets
@@ -29,7 +29,7 @@ Resource: TypeAlias = Mapping[str, Json]
 
 
 async def as_csv(
-    process: Process, workspace_id: str, filters: Mapping[str, Any], recheck: Recheck
+    process: Process, workspace_id: str, filters: Mapping[str, object], recheck: Recheck
 ) -> AsyncGenerator[bytes, None]:
     """The contacts as CSV that `imports` reads. `recheck` is awaited before each page, and raises
     Problem when nothing more may be read. Raises TooManyColumns before the first piece."""
@@ -73,7 +73,7 @@ async def as_csv(
 
 
 async def as_json_lines(
-    process: Process, workspace_id: str, filters: Mapping[str, Any], recheck: Recheck
+    process: Process, workspace_id: str, filters: Mapping[str, object], recheck: Recheck
 ) -> AsyncGenerator[bytes, None]:
     """A contact a line, with what is known of its consent. `recheck` as above."""
     async for some in _pieces(process, workspace_id, filters, recheck, CONSENTS):
@@ -107,7 +107,7 @@ class TooManyColumns(Exception):
 async def _pieces(
     process: Process,
     workspace_id: str,
-    filters: Mapping[str, Any],
+    filters: Mapping[str, object],
     recheck: Recheck,
     length: int,
 ) -> AsyncGenerator[Sequence[Resource], None]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from app.database import pipelining
 from app.database.db import Database, RequestTimeouts
@@ -92,7 +92,7 @@ class Lease:
                 raise lost
             await asyncio.sleep(ASK_AGAIN_SECONDS)
 
-    async def over(self, work: Coroutine[Any, Any, Result]) -> Result | None:
+    async def over(self, work: Coroutine[object, object, Result]) -> Result | None:
         """The result of the work; None when it was cut off, because the lease was lost or the
         process ends."""
         task = asyncio.create_task(work)

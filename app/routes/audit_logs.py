@@ -126,7 +126,7 @@ async def export(call: Call) -> Response:
     )
 
 
-async def _lines(call: Call, filters: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
+async def _lines(call: Call, filters: Mapping[str, object]) -> AsyncGenerator[bytes, None]:
     before: str | None = None
     more = True
     while more:

@@ -100,7 +100,7 @@ async def link_preview(call: Call) -> Response:
     return _linked(call.process, await _issued(call, **shown, remote_images=given.remote_images))
 
 
-async def _issued(call: Call, **shown: Any) -> Ticket:
+async def _issued(call: Call, **shown: object) -> Ticket:
     async with call.process.database.read() as db:
         now = await db.now()
     return Ticket(

@@ -13,7 +13,7 @@ AGAIN_SECONDS = 0.2
 Result = TypeVar("Result")
 
 
-def spawn_detached(work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+def spawn_detached(work: Coroutine[object, object, Result]) -> asyncio.Task[Result]:
     """A task in an empty context: its log lines do not bear the ids of whoever started it."""
     return asyncio.create_task(work, context=Context())
 
@@ -31,7 +31,7 @@ async def end(*tasks: asyncio.Task[Any]) -> None:
         _, waiting = await asyncio.wait(waiting, timeout=AGAIN_SECONDS)
 
 
-async def before(deadline: float, work: Coroutine[Any, Any, Result]) -> Result:
+async def before(deadline: float, work: Coroutine[object, object, Result]) -> Result:
     """The result of the work. `deadline` is a time of the loop's clock. Raises TimeoutError.
 
     No timer is set when the work never suspends: it would cost more than most such work.
@@ -46,7 +46,7 @@ async def before(deadline: float, work: Coroutine[Any, Any, Result]) -> Result:
 
 
 @coroutine
-def _rest(work: Coroutine[Any, Any, Result], waits_for: Any) -> Generator[Any, Any, Result]:
+def _rest(work: Coroutine[object, object, Result], waits_for: Any) -> Generator[Any, Any, Result]:
     """The rest of work that has begun, and waits for this."""
     try:
         yield waits_for

@@ -97,7 +97,7 @@ def beginning(text: str) -> str:
 
 
 async def workspaces(
-    db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
+    db: Handle, *, filters: Mapping[str, object], before: str | None, limit: int
 ) -> list[AnyWorkspace]:
     narrowed, values = keyset.narrowed(WORKSPACES, filters, before, "w.id")
     return await db.fetch_all_as(
@@ -135,7 +135,7 @@ async def suspend(db: Handle, *, id: str, suspended: bool) -> bool:
 
 
 async def users(
-    db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
+    db: Handle, *, filters: Mapping[str, object], before: str | None, limit: int
 ) -> list[AnyUser]:
     narrowed, values = keyset.narrowed(USERS, filters, before, "u.id")
     found = await db.fetch_all_as(
@@ -163,9 +163,9 @@ async def users(
 
 
 async def runs_page(
-    db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
+    db: Handle, *, filters: Mapping[str, object], before: str | None, limit: int
 ) -> list[AnyRun]:
-    async def page(chosen: Mapping[str, Any]) -> list[AnyRun]:
+    async def page(chosen: Mapping[str, object]) -> list[AnyRun]:
         narrowed, values = keyset.narrowed(RUNS, chosen, before, "r.id")
         return await db.fetch_all_as(
             AnyRun,
@@ -186,11 +186,11 @@ async def runs_page(
 
 
 async def attempts_page(
-    db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
+    db: Handle, *, filters: Mapping[str, object], before: str | None, limit: int
 ) -> list[AnyAttempt]:
     """Without mails about accounts."""
 
-    async def page(chosen: Mapping[str, Any]) -> list[AnyAttempt]:
+    async def page(chosen: Mapping[str, object]) -> list[AnyAttempt]:
         narrowed, values = keyset.narrowed(ATTEMPTS, chosen, before, "a.id")
         return await db.fetch_all_as(
             AnyAttempt,
@@ -214,7 +214,7 @@ async def attempts_page(
 
 async def _newest(
     page: Callable[[Mapping[str, Any]], Awaitable[list[Listed]]],
-    filters: Mapping[str, Any],
+    filters: Mapping[str, object],
     statuses: Sequence[str],
     limit: int,
 ) -> list[Listed]:
@@ -227,7 +227,7 @@ async def _newest(
 
 
 async def audit_page(
-    db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
+    db: Handle, *, filters: Mapping[str, object], before: str | None, limit: int
 ) -> list[audit_logs.Entry]:
     narrowed, values = keyset.narrowed(AUDIT, filters, before)
     return await db.fetch_all_as(

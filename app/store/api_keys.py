@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from app.database.db import Handle
 from app.database.sql import columns
@@ -130,7 +129,7 @@ async def page(
     db: Handle,
     *,
     workspace_id: str,
-    filters: Mapping[str, Any],
+    filters: Mapping[str, object],
     before: str | None,
     limit: int,
 ) -> list[ApiKey]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from app.database.db import Handle
 from app.database.sql import columns, named_values
@@ -79,7 +78,7 @@ async def page(
     db: Handle,
     *,
     workspace_id: str,
-    filters: Mapping[str, Any],
+    filters: Mapping[str, object],
     before: str | None,
     limit: int,
 ) -> tuple[list[Entry], str | None]:
@@ -226,7 +225,7 @@ async def head_locked(db: Handle, *, workspace_id: str) -> Head | None:
     )
 
 
-async def insert_head(db: Handle, *, workspace_id: str, head: Mapping[str, Any]) -> None:
+async def insert_head(db: Handle, *, workspace_id: str, head: Mapping[str, object]) -> None:
     """Unless there is one by now."""
     await db.execute(
         """
@@ -239,7 +238,7 @@ async def insert_head(db: Handle, *, workspace_id: str, head: Mapping[str, Any])
     )
 
 
-async def move_head(db: Handle, *, workspace_id: str, head: Mapping[str, Any]) -> None:
+async def move_head(db: Handle, *, workspace_id: str, head: Mapping[str, object]) -> None:
     """The caller has locked it."""
     await db.execute(
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from app.database.db import Handle
 
@@ -43,7 +43,7 @@ async def read(
     db: Handle,
     kind: type[Listed],
     narrowed: str,
-    values: Mapping[str, Any],
+    values: Mapping[str, object],
     weight: Weight,
     *,
     spent: int = 0,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from app.database.db import Handle
 from app.database.sql import columns
@@ -447,7 +447,7 @@ async def page(
     *,
     workspace_id: str,
     broadcast_id: str,
-    filters: Mapping[str, Any],
+    filters: Mapping[str, object],
     before: str | None,
     limit: int,
 ) -> list[Recipient]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import Literal, TypeAlias, TypedDict, Unpack
 
 from app.database.db import Handle
 from app.database.sql import columns, named_values, values
@@ -171,7 +171,7 @@ async def held(db: Handle, *, workspace_id: str, id: str) -> Broadcast | None:
 
 
 async def page(
-    db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+    db: Handle, *, workspace_id: str, filters: Mapping[str, object], before: str | None, limit: int
 ) -> list[Broadcast]:
     """A page of broadcasts, the newest first."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)

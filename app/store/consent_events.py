@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from app.database.db import Handle
 from app.database.sql import columns
@@ -128,7 +127,9 @@ async def asked_at(
     return moment
 
 
-async def insert_many(db: Handle, *, workspace_id: str, rows: Iterable[Mapping[str, Any]]) -> None:
+async def insert_many(
+    db: Handle, *, workspace_id: str, rows: Iterable[Mapping[str, object]]
+) -> None:
     """Rows of id, contact_id, channel, kind, reason and source; of a topic's with its topic_id; and
     the evidence, where there is some."""
     await db.execute_many(

@@ -14,7 +14,9 @@ from app.store import jobs
 CONTACT = "contact"  # the signal that the contact was changed
 
 
-async def insert_many(db: Handle, *, workspace_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
+async def insert_many(
+    db: Handle, *, workspace_id: str, rows: Sequence[Mapping[str, object]]
+) -> None:
     await db.execute_many(
         """
         INSERT INTO contact_events (workspace_id, id, contact_id, name, properties, at)

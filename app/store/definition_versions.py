@@ -84,7 +84,7 @@ async def page(
     *,
     workspace_id: str,
     definition_id: str,
-    filters: Mapping[str, Any],
+    filters: Mapping[str, object],
     before: str | None,
     limit: int,
 ) -> list[VersionSummary]:

@@ -450,7 +450,7 @@ async def page(
     *,
     workspace_id: str,
     shape: str,
-    filters: Mapping[str, Any],
+    filters: Mapping[str, object],
     before: str | None,
     limit: int,
 ) -> list[ListedDefinition]:

@@ -96,7 +96,7 @@ async def page(
     db: Handle,
     *,
     workspace_id: str,
-    filters: Mapping[str, datetime],
+    filters: Mapping[str, object],
     before: str | None,
     limit: int,
 ) -> list[EventEndpoint]:

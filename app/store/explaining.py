@@ -110,7 +110,7 @@ async def runs(
 
 
 async def _narrowed(
-    db: Handle, prefix: str, filters: Mapping[str, Any]
+    db: Handle, prefix: str, filters: Mapping[str, object]
 ) -> tuple[str, dict[str, Any]]:
     given = {name: value for name, value in filters.items() if value is not None}
     return keyset.narrowed(CLAUSES, await keyset.by_time(db, prefix, given), None)

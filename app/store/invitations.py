@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from app.database.db import Handle
 from app.store import keyset
@@ -75,7 +74,7 @@ async def insert(
 
 
 async def page(
-    db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+    db: Handle, *, workspace_id: str, filters: Mapping[str, object], before: str | None, limit: int
 ) -> list[Invitation]:
     """A page of invitations, the newest first."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from app.database.db import Handle
 from app.database.sql import columns
@@ -97,7 +96,7 @@ async def has_email(db: Handle, *, workspace_id: str, email_key: str) -> bool:
 
 
 async def page(
-    db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+    db: Handle, *, workspace_id: str, filters: Mapping[str, object], before: str | None, limit: int
 ) -> list[Membership]:
     """A page of memberships, the newest first."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before, "m.id")
@@ -220,7 +219,7 @@ async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
 
 
 async def workspaces_of(
-    db: Handle, *, user_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+    db: Handle, *, user_id: str, filters: Mapping[str, object], before: str | None, limit: int
 ) -> list[JoinedWorkspace]:
     """The workspaces that a user belongs to, newest first, each with the user's role there."""
     narrowed, values = keyset.narrowed(WORKSPACES, filters, before, "w.id")

@@ -263,7 +263,7 @@ async def attempts_page(
     *,
     workspace_id: str,
     endpoint_id: str,
-    filters: Mapping[str, Any],
+    filters: Mapping[str, object],
     before: str | None,
     limit: int,
 ) -> list[EventAttempt]:

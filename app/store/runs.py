@@ -399,7 +399,7 @@ async def unfinished_by_version(
 
 
 async def page(
-    db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+    db: Handle, *, workspace_id: str, filters: Mapping[str, object], before: str | None, limit: int
 ) -> list[Run]:
     """A page of runs, the newest first. The filter `message_status` is what one of their messages
     has come to."""
@@ -424,7 +424,7 @@ async def page(
 
 
 async def _page_by_messages(
-    db: Handle, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+    db: Handle, workspace_id: str, filters: Mapping[str, object], before: str | None, limit: int
 ) -> list[Run]:
     """Along an index in the order of the page; of several messages of a run the last one."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before, "m.run_id")

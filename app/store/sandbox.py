@@ -94,7 +94,7 @@ async def page(
     db: Handle,
     *,
     workspace_id: str,
-    filters: Mapping[str, Any],
+    filters: Mapping[str, object],
     before: str | None,
     limit: int,
     mails: Sequence[str] = (),

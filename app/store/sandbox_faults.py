@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 from app.database.db import Handle
 from app.database.sql import columns
@@ -65,7 +65,7 @@ async def page(
     db: Handle,
     *,
     workspace_id: str,
-    filters: Mapping[str, Any],
+    filters: Mapping[str, object],
     before: str | None,
     limit: int,
 ) -> list[SandboxFault]:

@@ -296,7 +296,7 @@ async def names(db: Handle, *, workspace_id: str) -> dict[str, str]:
 
 
 async def page(
-    db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+    db: Handle, *, workspace_id: str, filters: Mapping[str, object], before: str | None, limit: int
 ) -> tuple[list[Segment], str | None]:
     """A page of segments, the newest first, as far as they fill it; where that leaves out some, the
     second value is the id below which they are."""
@@ -333,7 +333,7 @@ class Fitting:
     """The SQL of a filter over contacts `c` (segment_sql.py), and the values that it binds."""
 
     sql: str
-    values: Mapping[str, Any]
+    values: Mapping[str, object]
 
 
 ADDRESSES = {channel: f"c.{column}" for channel, column in ADDRESS_COLUMNS.items()}
@@ -395,7 +395,7 @@ async def members(
     fitting: Fitting,
     *,
     workspace_id: str,
-    filters: Mapping[str, Any],
+    filters: Mapping[str, object],
     since: str | None,
     before: str | None,
     limit: int,
@@ -420,7 +420,7 @@ async def members(
 
 
 def _between(
-    since: str | None, before: str | None, filters: Mapping[str, Any] | None = None
+    since: str | None, before: str | None, filters: Mapping[str, object] | None = None
 ) -> tuple[str, dict[str, Any]]:
     bounds = {} if since is None else {"id_from": since}
     return keyset.narrowed(contact_lists.CLAUSES, {**(filters or {}), **bounds}, before, "c.id")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from app.database.db import Handle
 from app.database.handle import lock_number
@@ -69,7 +69,9 @@ async def insert(
     )
 
 
-async def insert_many(db: Handle, *, workspace_id: str, rows: Iterable[Mapping[str, Any]]) -> None:
+async def insert_many(
+    db: Handle, *, workspace_id: str, rows: Iterable[Mapping[str, object]]
+) -> None:
     """Rows of id, channel, address_hash, address, reason, source; what is there stays."""
     await db.execute_many(
         """
@@ -242,7 +244,7 @@ async def name_in_flight(
 
 
 async def page(
-    db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+    db: Handle, *, workspace_id: str, filters: Mapping[str, object], before: str | None, limit: int
 ) -> list[Suppression]:
     """A page of suppressions, the newest first."""
     filters = await keyset.by_time(db, "sup", filters)

@@ -290,7 +290,7 @@ async def naming_topic(
 
 
 async def page(
-    db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+    db: Handle, *, workspace_id: str, filters: Mapping[str, object], before: str | None, limit: int
 ) -> list[ListedTemplate]:
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     return await db.fetch_all_as(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from app.database.db import Handle
 from app.database.sql import columns
@@ -137,7 +136,7 @@ async def of_workspace(db: Handle, *, workspace_id: str) -> dict[str, Topic]:
 
 
 async def page(
-    db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+    db: Handle, *, workspace_id: str, filters: Mapping[str, object], before: str | None, limit: int
 ) -> list[Topic]:
     """A page of topics, the newest first."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)

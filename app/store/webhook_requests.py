@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import orjson
 
@@ -116,7 +116,7 @@ async def page(
     *,
     workspace_id: str,
     definition_id: str,
-    filters: Mapping[str, Any],
+    filters: Mapping[str, object],
     before: str | None,
     limit: int,
 ) -> list[WebhookRequest]:

@@ -68,7 +68,7 @@ class ReadPage(Protocol[Read_co]):
         /,
         *,
         workspace_id: str,
-        filters: Mapping[str, Any],
+        filters: Mapping[str, object],
         before: str | None,
         limit: int,
     ) -> Awaitable[Sequence[Read_co]]: ...

@@ -79,7 +79,7 @@ def created(
     return kind(resource, 201, {"Location": location, **_tagged(revision, beside)})
 
 
-def amended(answer: JsonResponse, **values: Any) -> Response:
+def amended(answer: JsonResponse, **values: object) -> Response:
     """The same answer, which now says this."""
     headers = {name: value for name, value in answer.headers.items() if name != "content-length"}
     return JsonResponse({**answer.shown, **values}, answer.status_code, headers)
