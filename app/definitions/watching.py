@@ -149,7 +149,10 @@ async def _watch(
         ended_at=None if missed is None else now,
     )
     if trigger["source"] == "date" and missed is None:
-        names = _names(trigger)
+        field = occasions.field(trigger)
+        names = [segment_changes.CREATED]  # what moves its date
+        names += [] if field is None else [segment_changes.metadata(field)]
+        names += ["timezone"] if trigger.get("timezone") == "contact" else []
         await segment_members.set_names(db, workspace_id=workspace_id, segment_id=id, names=names)
     await jobs.wake_by(db, "segment", workspace_id=workspace_id, ids=[id], at=due_at or now)
     process.hints.due(db, "segment", workspace_id, id)
@@ -184,11 +187,3 @@ async def move_zone(
                 due_at, up_to = occasions.next_in(trigger, now, before, zone), ""
             await watches.move_schedule(db, **of, id=watch.id, due_at=due_at, up_to=up_to)
         await _wake(process, db, workspace_id, [watch.id])
-
-
-def _names(trigger: Mapping[str, Json]) -> list[str]:
-    """The changes that move a date, as segment_changes.py names them."""
-    field = occasions.field(trigger)
-    changing = [] if field is None else [segment_changes.metadata(field)]
-    zone = ["timezone"] if trigger.get("timezone") == "contact" else []
-    return [segment_changes.CREATED, *changing, *zone]
