@@ -125,7 +125,7 @@ def test_a_docstring_begins_with_a_verb_or_with_what_it_names() -> None:
 
 
 def test_no_row_is_read_by_the_name_of_a_column() -> None:
-    """Decision 0221: the type checker sees every column."""
+    """Decision 0001: the type checker sees every column."""
     code = figures.trees(ROOT, "app", "workers", holding=r"\brow\b\s*\[")
     found = [name for name, tree in code.items() if any(map(figures.is_row, ast.walk(tree)))]
     assert found == []
