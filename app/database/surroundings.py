@@ -108,7 +108,7 @@ async def _standbys(connection: Connection, hosts: int) -> AsyncIterator[Remark]
     number = _ASKED.match(found["named"])
     asked = int(number[1]) if number else 1
     # pg_receivewal applies nothing: a commit that waits until it has waits for ever.
-    stuck = found["others"] if found["waits"] == "remote_apply" else 0
+    stuck = found["others"] - found["subscribers"] if found["waits"] == "remote_apply" else 0
     in_step = found["in_step"] - stuck
     if found["standbys"] == 0 and not found["named"]:
         if hosts > 1:

@@ -482,6 +482,10 @@ async def test_as_many_standbys_are_to_be_in_step_as_commits_wait_for(
             await _standbys_become(database, primary, name, verdict, words)
             names = f"ANY 2 (walreceiver, {name})"
             await _standbys_become(database, primary, names, "ok", "1 of 1 in step")
+        await _have_commits_wait(primary, "")
+        await servers._on(primary.url, "ALTER SYSTEM SET synchronous_commit = 'remote_apply'")
+        words = "0 in step of the 1 that"  # for pg_receivewal applies nothing
+        await _standbys_become(database, primary, "pg_receivewal", "FAIL", words)
     finally:
         for process in running:
             with suppress(ProcessLookupError):  # it may have ended by itself
