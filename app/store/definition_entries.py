@@ -5,7 +5,7 @@ Kept while they count: of those that have ended, the newest. They outlive their 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -131,4 +131,19 @@ async def delete(
         definition_id=definition_id,
         contact_id=contact_id,
         run_ids=list(run_ids),
+    )
+
+
+async def delete_many(
+    db: Handle, *, workspace_id: str, entries: Sequence[Mapping[str, str]]
+) -> None:
+    """Delete those of runs that went through nothing and are gone themselves, for without its run
+    an entry counts. Each by definition_id, contact_id and run_id."""
+    await db.execute_many(
+        """
+        DELETE FROM definition_entries
+        WHERE workspace_id = :workspace_id AND definition_id = :definition_id
+          AND contact_id = :contact_id AND run_id = :run_id
+        """,
+        [{"workspace_id": workspace_id, **entry} for entry in entries],
     )

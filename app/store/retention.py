@@ -13,7 +13,7 @@ from datetime import datetime
 from app.database.db import Handle
 from app.database.ids import first_id
 from app.machine import segment_changes
-from app.store import clocks, jobs, segment_members
+from app.store import clocks, definition_entries, jobs, segment_members
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,17 +128,25 @@ async def _delete_runs(db: Handle, workspace_id: str, moment: datetime, limit: i
         )
         DELETE FROM runs
         WHERE workspace_id = :workspace_id AND id IN (SELECT id FROM oldest)
-        RETURNING id, contact_id, definition_id
+        RETURNING id, contact_id, definition_id, COALESCE(state, '') = ''
         """,
         workspace_id=workspace_id,
         moment=moment,
         limit=limit,
     )
     changed = {
-        (segment_changes.run(definition_id), contact_id) for _, contact_id, definition_id in deleted
+        (segment_changes.run(definition_id), contact_id)
+        for _, contact_id, definition_id, _ in deleted
     }
     if changed:
         await segment_members.touch_named(db, workspace_id=workspace_id, changed=changed)
+    unbegun = [
+        {"run_id": id, "contact_id": contact_id, "definition_id": definition_id}
+        for id, contact_id, definition_id, is_unbegun in deleted
+        if is_unbegun
+    ]
+    if unbegun:
+        await definition_entries.delete_many(db, workspace_id=workspace_id, entries=unbegun)
     await _delete_jobs(db, "runs", workspace_id, [id for id, *_ in deleted])
     return len(deleted)
 

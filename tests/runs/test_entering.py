@@ -126,6 +126,24 @@ async def test_who_was_let_in_and_cancelled_before_the_first_step_went_through_n
     assert await come_to(cast, last) == refused(later)
 
 
+async def test_what_went_through_nothing_counts_no_more_once_it_was_removed(
+    process: Process, cast: Cast
+) -> None:
+    with long_ago(process):
+        id, contact_id = await flow(cast, "once"), await ada(cast)
+        older, newer = [await begin(cast, id, contact_id) for _ in range(2)]
+        for job in await process.claim("run", [], 50):
+            if job.id == newer:
+                await runner.move(process, job)
+        assert await come_to(cast, newer) == refused(older)
+        assert (await cast.ed.post(f"/runs/{older}/cancel")).is_success
+    await went_round(process)
+    assert (await cast.vic.get(f"/runs/{older}")).status_code == 404
+    later = await begin(cast, id, contact_id)
+    await settle(process)
+    assert await come_to(cast, later) == WENT
+
+
 @pytest.mark.parametrize(
     ("policy", "step", "trigger", "first"),
     [
