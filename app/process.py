@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 from weakref import WeakValueDictionary
 
 from app.config.settings import Settings
-from app.database.db import Database
+from app.database.db import Database, Handle
 from app.database.visits import Rounds
 from app.jobs import leases
 from app.jobs.hints import Hints, Pair
@@ -28,6 +28,7 @@ from app.runtime.batching import Batches
 from app.runtime.compute import Compute
 from app.runtime.metrics import Metrics
 from app.runtime.sharing import Shared, SharedByKey
+from app.runtime.turns import Turns
 from app.store import claims, jobs
 from app.store.claims import Apart, Begin, FairShare, Reach, Together
 from app.store.directory import Place
@@ -37,6 +38,7 @@ from app.vault.vault import Vault
 
 TARGETS_BYTES = 16 * 1024 * 1024
 PLACES_BYTES = 8 * 1024 * 1024
+EVALUATIONS = 2  # of the five connections that a pool has by default
 PROGRESS_SECONDS = 5.0  # that the progress of a large broadcast is shown
 SCHEMA = (Path(__file__).parent.parent / "schema.sql").read_text()
 
@@ -77,10 +79,20 @@ class Process:
     # And of which flow each is, which weighs little: no heavy trigger of one pushes out another.
     places: Kept[str, Place] = field(default_factory=partial(Kept, PLACES_BYTES))
     shards: Shards = field(default_factory=Shards)  # what they have due, where there are any
+    # At looks through the contacts of a workspace, while somebody waits.
+    evaluations: Turns = field(default_factory=partial(Turns, EVALUATIONS))
     # Requests that wait for what is new in a sandbox, by workspace.
     sandbox_waits: Counter[str] = field(default_factory=Counter)
     # How far maintenance has come in each.
     rounds: defaultdict[Backlog, Rounds] = field(default_factory=lambda: defaultdict(Rounds))
+
+    @asynccontextmanager
+    async def evaluating(self, workspace_id: str) -> AsyncIterator[Handle]:
+        """A connection for one step of a look through the contacts of a workspace. However many
+        somebody asks for, the intake and other workspaces find connections: these have one at a
+        time, and all of them EVALUATIONS."""
+        async with self.evaluations.turn(workspace_id), self.database.read() as db:
+            yield db
 
     async def claim(
         self,

@@ -21,13 +21,14 @@ from typing import Any, TypeAlias
 
 from app.audience import profile, shapes
 from app.audience.chunks import ChunkSize, CutOff
-from app.database.db import Database, Handle
+from app.database.db import Handle
 from app.errors import FieldError, Problem
 from app.machine import condition, document, segment_filter, segment_prose
 from app.machine.condition import Condition, Verdict
 from app.machine.fields import Place
 from app.machine.program import Facts, Json
 from app.machine.segment_filter import Filter, Got, InSegment, Went
+from app.process import Process
 from app.store import (
     bounded_pages,
     broadcasts,
@@ -384,7 +385,7 @@ Look: TypeAlias = Callable[[Handle, Fitting, str | None, str | None], Awaitable[
 
 
 async def _walk(
-    database: Database,
+    process: Process,
     readable: Readable,
     workspace_id: str,
     look: Look,
@@ -399,7 +400,7 @@ async def _walk(
     size, most = ChunkSize(), max(1, min(WALK, STEP // readable.comparisons))
     whose: WorkspaceKey = {"workspace_id": workspace_id}
     while wants_more and (not has_looked or time.monotonic() <= ends):
-        async with database.read() as db:
+        async with process.evaluating(workspace_id) as db:
             with suppress(CutOff), size.measured():
                 now, walk = now or await db.now(), size.limit_to(most)
                 since = await segments.reached(db, **whose, before=before, walk=walk)
@@ -411,7 +412,7 @@ async def _walk(
 
 
 async def page(
-    database: Database,
+    process: Process,
     readable: Readable,
     *,
     workspace_id: str,
@@ -443,7 +444,7 @@ async def page(
         rest = found.rest or since
         return not found.rest and len(rows) < limit and spent < bounded_pages.MOST_BYTES
 
-    await _walk(database, readable, workspace_id, look, before=before, seconds=PAGE_SECONDS)
+    await _walk(process, readable, workspace_id, look, before=before, seconds=PAGE_SECONDS)
     return Members(rows, tags, None if len(rows) == limit else rest)
 
 
@@ -458,7 +459,7 @@ class Reachability:
     is_complete: bool
 
 
-async def count(database: Database, readable: Readable, *, workspace_id: str) -> Reachability:
+async def count(process: Process, readable: Readable, *, workspace_id: str) -> Reachability:
     total, sums = 0, Counter[tuple[str, str]]()
 
     async def look(db: Handle, fits: Fitting, since: str | None, until: str | None) -> bool:
@@ -470,7 +471,7 @@ async def count(database: Database, readable: Readable, *, workspace_id: str) ->
         sums.update(found)
         return True
 
-    rest = await _walk(database, readable, workspace_id, look, seconds=COUNT_SECONDS)
+    rest = await _walk(process, readable, workspace_id, look, seconds=COUNT_SECONDS)
     reachable = {
         channel: {reason: sums[channel, reason] for reason in segments.REASONS}
         for channel in segments.ADDRESSES

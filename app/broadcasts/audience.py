@@ -20,7 +20,7 @@ from app.audience.segments import Readable
 from app.audience.topics import SUBSCRIBED
 from app.broadcasts.turns import Clock
 from app.consent.gate import FrequencyCap, QuietHours
-from app.database.db import Database, Handle
+from app.database.db import Handle
 from app.errors import Problem
 from app.identity.identity import Member
 from app.machine import segment_filter
@@ -302,7 +302,7 @@ async def count(process: Process, audience: Audience) -> CountedAudience:
     after, looked_at, ends = FIRST, 0, time.monotonic() + COUNT_SECONDS
     size = ChunkSize()
     while looked_at == 0 or time.monotonic() < ends:
-        async with process.database.read() as db:
+        async with process.evaluating(audience.workspace_id) as db:
             with suppress(CutOff), size.measured():
                 following = await next_window(db, audience, after, size, most=COUNT_WALK)
                 if following is None:
@@ -327,14 +327,14 @@ async def _count(
     return counted
 
 
-async def newest_reachable(database: Database, audience: Audience, *, most: int) -> list[str]:
+async def newest_reachable(process: Process, audience: Audience, *, most: int) -> list[str]:
     """The ids of the newest contacts who can be written to, as far as they themselves say, of
     LOOKED_AT at most."""
     found: list[str] = []
     left, before, until = LOOKED_AT, None, time.monotonic() + segments.PAGE_SECONDS
     while left and len(found) < most and time.monotonic() < until:
         newest = await segments.page(
-            database,
+            process,
             audience.readable,
             workspace_id=audience.workspace_id,
             filters={},

@@ -132,9 +132,7 @@ async def preview(call: Call) -> Response:
     written. Once it has ended, that is a conflict."""
     looked = await _look(call, "previewed", "DRAFT", "SCHEDULED", "SENDING", "PAUSED")
     workspace_id, samples, length = call.member.workspace_id, [], 0
-    reachable = await audiences.newest_reachable(
-        call.process.database, looked.audience, most=SAMPLES
-    )
+    reachable = await audiences.newest_reachable(call.process, looked.audience, most=SAMPLES)
     for contact_id in reachable:
         wanted = Preview(contactId=contact_id)
         parts = await rendered(call.process, workspace_id, looked.template.id, wanted)

@@ -314,7 +314,7 @@ async def members(call: Call) -> Response:
             )
     readable = segments.with_referenced(segments.parse(segment.filter), existing)
     found = await segments.page(
-        call.process.database,
+        call.process,
         readable,
         workspace_id=workspace_id,
         filters=query.filters(),
@@ -339,10 +339,9 @@ async def preview(call: Call) -> Response:
         readable = await _read(call, db, wanted.filter, existing, is_preview=True)
         fit = await _fit(db, readable, workspace_id, wanted.contact_id)
         doubts = await segments.doubts(db, readable.filter, workspace_id=workspace_id)
-    database = call.process.database
-    counted = await segments.count(database, readable, workspace_id=workspace_id)
+    counted = await segments.count(call.process, readable, workspace_id=workspace_id)
     sample = await segments.page(
-        database,
+        call.process,
         readable,
         workspace_id=workspace_id,
         filters={},

@@ -392,7 +392,7 @@ class World:
             ids, rest, is_first = set[str](), None, True
             while is_first or rest:  # a page ends when its time is over
                 page = await segments.page(
-                    self.process.database,
+                    self.process,
                     readable,
                     workspace_id=self.workspace_id,
                     filters={},

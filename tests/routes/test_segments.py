@@ -140,6 +140,27 @@ def reach(**given: int) -> dict[str, int]:
     return {**dict.fromkeys(names, 0), **given}
 
 
+async def test_previews_of_a_workspace_take_one_connection_at_a_time(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many are asked for: the intake of others finds connections."""
+    await person(cast, "ada", tags=["vip"])
+    looking, most, reached = 0, 0, store.reached
+
+    async def slowly(*args: Any, **given: Any) -> str | None:
+        nonlocal looking, most
+        looking += 1
+        most = max(most, looking)
+        await asyncio.sleep(0.01)
+        looking -= 1
+        return await reached(*args, **given)
+
+    monkeypatch.setattr(store, "reached", slowly)
+    previews = [cast.vic.made("/segments/preview", {"filter": VIP}) for _ in range(10)]
+    assert [one["count"] for one in await asyncio.gather(*previews)] == [1] * 10
+    assert most == 1
+
+
 async def test_a_preview_says_why_a_contact_is_in_or_out(cast: Cast) -> None:
     ada = await person(cast, "ada", tags=["vip"])
     await cast.ed.made(f"/contacts/{ada}/events", {"name": "order_placed", "properties": {}})

@@ -1,0 +1,37 @@
+"""Turns: how many work at once, of one key and of all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from app.runtime.turns import Turns
+
+
+async def test_of_each_key_one_works_at_a_time_and_of_all_so_many_as_may() -> None:
+    turns, working, most = Turns(2), Counter[str](), Counter[str]()
+
+    async def work(key: str) -> None:
+        async with turns.turn(key):
+            working[key] += 1
+            most[key] = max(most[key], working[key])
+            most["all"] = max(most["all"], working.total())
+            await asyncio.sleep(0.01)
+            working[key] -= 1
+
+    await asyncio.gather(*(work(key) for key in "aaaabbbbcccc"))
+    assert most == {"a": 1, "b": 1, "c": 1, "all": 2}
+
+
+async def test_who_waits_for_another_of_the_same_key_takes_no_place() -> None:
+    turns, released = Turns(2), asyncio.Event()
+
+    async def wait() -> None:
+        async with turns.turn("a"):
+            await released.wait()
+
+    waiting = [asyncio.create_task(wait()) for _ in range(5)]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5), turns.turn("b"):
+        released.set()
+    await asyncio.gather(*waiting)
