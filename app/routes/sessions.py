@@ -1,9 +1,7 @@
-"""Signing up, in, on and out, passwords and addresses, and who I am."""
+"""Signing up, in, on and out, and who I am."""
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
@@ -18,7 +16,7 @@ from app.accounts.signing_in import SignIn
 from app.audience import addresses
 from app.audience.addresses import Email
 from app.errors import FieldError, Problem
-from app.identity import access_tokens, identity, passwords
+from app.identity import access_tokens, passwords
 from app.net.networks import site
 from app.routes import session_cookie
 from app.routes.ids import UserId
@@ -26,21 +24,16 @@ from app.routes.session_cookie import InCookie
 from app.routes.settings import Workspace, workspace_resource
 from app.store import users, workspaces
 from app.web import reply
-from app.web.body import Name, Nothing, Query, Shape
-from app.web.routing import MEMBER, PUBLIC, Call, get, patch, post
+from app.web.body import Name, Query, Shape
+from app.web.routing import MEMBER, PUBLIC, Call, get, post
 from app.web.throttle import AUTH, REGISTER, Rule
 
 # Wrong passwords of one account: few from one network, and so many from all that nobody locks
 # somebody else out alone.
 FAILED = Rule("failed", 10, 600)
 FAILED_ANYWHERE = Rule("failed-anywhere", 100, 600)
-RESETS = Rule("resets", 5, 3_600)  # asked for from one network, for one account
-# Emails of one kind to one account, whose inbox is not to be flooded; and those that one network
-# has us write, in production.
-ACCOUNT_MAILS = Rule("account-mails", 15, 3_600)
-ACCOUNT_MAILS_FROM = Rule("account-mails-from", 100, 86_400)
+ACCOUNT_MAILS_FROM = Rule("account-mails-from", 100, 86_400)  # by one network, in production
 REFRESH = Rule("refresh", 60, 60)  # of one session, wherever its tokens are sent from
-FORGOTTEN_SECONDS = 0.25  # more than either answer takes, so that both take the same
 
 # --- shapes -------------------------------------------------------------------------------------
 
@@ -85,24 +78,6 @@ class Refresh(Shape):
 
     refresh_token: Token | None = None
     session: InCookie = None
-
-
-class Forgotten(Shape):
-    email: Address
-
-
-class Reset(Shape):
-    token: Token
-    password: NewPassword
-
-
-class PasswordChange(Shape):
-    current_password: Password
-    new_password: NewPassword
-
-
-class EmailVerification(Shape):
-    token: Token
 
 
 class Switch(Shape):
@@ -245,78 +220,6 @@ async def switch_workspace(call: Call) -> Response:
     return session_cookie.kept(call, reply.ok(sign_in_resource(signed)), signed)
 
 
-async def forget_password(call: Call) -> Response:
-    """Neither the response nor its timing reveals whether the account exists. An account gets the
-    mail only while it belongs to a workspace or is invited to one."""
-    began = time.monotonic()
-    await call.throttle.check(AUTH, call.client)
-    await call.receive_body()
-    email = call.read(Forgotten).email
-    key = account(call, email.key)
-    await call.throttle.check(RESETS, f"{key}|{site(call.client)}")
-    await count_account_mail(call)
-    verdict = await call.throttle.hit(ACCOUNT_MAILS, f"reset|{key}")
-    if verdict.allowed:
-        await accounts.forget_password(call.process, email)
-    await asyncio.sleep(began + FORGOTTEN_SECONDS - time.monotonic())
-    return reply.accepted({})
-
-
-async def reset_password(call: Call) -> Response:
-    """Ends every session. When nobody had verified the account's address before, this does, and
-    revokes the API keys that the account has made."""
-    await call.throttle.check(AUTH, call.client)
-    await call.receive_body()
-    wanted = call.read(Reset)
-    await accounts.reset_password(call.process, call.where, wanted.token, wanted.password)
-    return reply.no_content()
-
-
-async def change_password(call: Call) -> Response:
-    """Ends the other sessions."""
-    # Whoever found a session open must not guess at its password faster than at the door.
-    await call.throttle.check(AUTH, call.client)
-    identity.require_session(call.member)
-    await call.receive_body()
-    wanted = call.read(PasswordChange)
-    async with call.process.database.read() as db:
-        user = await users.by_id(db, id=call.member.user_id)
-    if user is None:
-        raise identity.unauthenticated("There is no such account any more.")
-    # By the account alone: only who has a session can use these up.
-    guesses = [(FAILED, account(call, f"change|{user.email_key}"))]
-    async with counting(call, guesses, failure="invalid"):
-        await accounts.change_password(
-            call.process,
-            call.origin,
-            call.member,
-            user,
-            current=wanted.current_password,
-            new=wanted.new_password,
-        )
-    return reply.no_content()
-
-
-async def verify_email(call: Call) -> Response:
-    await call.throttle.check(AUTH, call.client)
-    await call.receive_body()
-    await accounts.verify_email(call.process, call.where, call.read(EmailVerification).token)
-    return reply.no_content()
-
-
-async def send_verification(call: Call) -> Response:
-    """Send another email with a link that verifies the address."""
-    await call.throttle.check(AUTH, call.client)
-    identity.require_session(call.member)
-    user = await users.by_id(call.db, id=call.member.user_id)
-    if user is None:
-        raise identity.unauthenticated("There is no such account any more.")
-    await call.throttle.check(ACCOUNT_MAILS, f"verification|{account(call, user.email_key)}")
-    await count_account_mail(call)
-    await accounts.ask_to_verify(call.process, call.db, user, call.member.workspace_id)
-    return reply.accepted({})
-
-
 async def logout(call: Call) -> Response:
     """Removes the session's cookie too, if it has one."""
     token = session_cookie.read(call)
@@ -398,7 +301,6 @@ def account_mail_buckets(call: Call) -> list[tuple[Rule, str]]:
     return [(ACCOUNT_MAILS_FROM, site(call.client))] if call.process.settings.production else []
 
 
-LIMITED = ("rate_limited",)
 AT_THE_DOOR = ("rate_limited", "unauthenticated")
 
 routes = [
@@ -441,52 +343,6 @@ routes = [
         takes=Switch,
         gives={200: SignedIn},
         raises=("forbidden", "not_found"),
-    ),
-    post(
-        "/auth/password/forgot",
-        forget_password,
-        can=PUBLIC,
-        tx=None,
-        query=Query,
-        takes=Forgotten,
-        gives={202: Nothing},
-        raises=LIMITED,
-    ),
-    post(
-        "/auth/password/reset",
-        reset_password,
-        can=PUBLIC,
-        tx=None,
-        query=Query,
-        takes=Reset,
-        gives={204: None},
-        raises=LIMITED,
-    ),
-    patch(
-        "/auth/password",
-        change_password,
-        can=MEMBER,
-        tx=None,
-        takes=PasswordChange,
-        gives={204: None},
-        raises=("forbidden", "conflict"),
-    ),
-    post(
-        "/auth/email/verify",
-        verify_email,
-        can=PUBLIC,
-        tx=None,
-        query=Query,
-        takes=EmailVerification,
-        gives={204: None},
-        raises=LIMITED,
-    ),
-    post(
-        "/auth/email/verification",
-        send_verification,
-        can=MEMBER,
-        gives={202: Nothing},
-        raises=("forbidden", "conflict"),
     ),
     get("/auth/me", show_me, can=MEMBER, gives={200: Me}),
 ]

@@ -1,15 +1,15 @@
-"""The workspace's own settings, and its API keys."""
+"""The workspace's own settings."""
 
 from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
-from app.accounts import closure, joining
+from app.accounts import closure
 from app.audience import addresses, segments
 from app.broadcasts import audience
 from app.config import places
@@ -17,15 +17,13 @@ from app.consent import gate
 from app.consent.gate_shapes import FrequencyCap, QuietHours, stored
 from app.definitions import watching
 from app.errors import FieldError, Problem
-from app.identity import keyring, roles
 from app.messages import parking, senders
-from app.routes.ids import KeyId, WorkspaceId
-from app.store import api_keys, channel_settings, workspaces
-from app.web import paging, reply
-from app.web.body import Moment, Name, Shape, Writable
-from app.web.paging import Paging
-from app.web.reply import JsonResponse, Page, Revised
-from app.web.routing import Call, delete, get, patch, post
+from app.routes.ids import WorkspaceId
+from app.store import channel_settings, workspaces
+from app.web import reply
+from app.web.body import Name, Shape, Writable
+from app.web.reply import JsonResponse, Revised
+from app.web.routing import Call, delete, get, patch
 
 # --- shapes -------------------------------------------------------------------------------------
 
@@ -35,7 +33,6 @@ def _email(text: str) -> str:
 
 
 LONGEST_ADDRESS, MOST_LINES = 500, 8
-MOST_KEYS = 100  # of a workspace that are good, for the limit of requests is each key's own
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -77,12 +74,6 @@ class Removal(Shape):
     name: Name  # the workspace's, repeated, so that nobody does it by mistake
 
 
-class NewKey(Shape):
-    name: Name
-    role: Literal["viewer", "editor", "admin", "owner"]
-    expires_at: Moment | None = None
-
-
 # --- resources ----------------------------------------------------------------------------------
 
 
@@ -103,23 +94,6 @@ class WorkspaceFields(Shape):
 
 class Workspace(WorkspaceFields, Revised):
     pass
-
-
-class ApiKey(Shape):
-    id: KeyId
-    name: str
-    role: Literal["viewer", "editor", "admin", "owner"]
-    last4: str
-    made_by: str
-    created_at: datetime
-    expires_at: datetime | None
-    last_used_at: datetime | None
-
-
-class NewApiKey(ApiKey):
-    """The only response that contains the key itself."""
-
-    key: str
 
 
 def workspace_resource(row: workspaces.Workspace) -> dict[str, Any]:
@@ -237,68 +211,6 @@ def _no_workspace() -> Problem:
     return Problem("not_found", "There is no such workspace.")
 
 
-async def index_keys(call: Call) -> Response:
-    return await paging.index(call, Paging, api_keys.page, ApiKey.of)
-
-
-async def show_key(call: Call) -> Response:
-    """Without the key itself, which is shown only when it is created."""
-    return reply.ok(ApiKey.of(await _key(call)))
-
-
-async def create_key(call: Call) -> Response:
-    new = call.read(NewKey)
-    await call.lock_role()
-    if not roles.grantable(call.member.role, new.role):
-        raise Problem(
-            "forbidden", f"You are {call.member.role}: the key cannot have a higher role."
-        )
-    if new.expires_at is not None and new.expires_at <= await call.db.now():
-        raise Problem(
-            "invalid",
-            "The key would already be expired.",
-            errors=[FieldError("/expiresAt", "Must be in the future.")],
-        )
-    # Exact: lock_role has locked the owners, so of two who make the last one the second waits.
-    if await api_keys.count(call.db, workspace_id=call.member.workspace_id) >= MOST_KEYS:
-        message = f"A workspace has at most {MOST_KEYS} API keys; delete one first."
-        raise Problem("conflict", message)
-    row, key = await keyring.create(
-        call.process,
-        call.db,
-        workspace_id=call.member.workspace_id,
-        made_by=call.member.user_id,
-        name=new.name,
-        role=new.role,
-        expires_at=new.expires_at,
-    )
-    await call.note("api_key.created", row.id, after=ApiKey.of(row))
-    resource = {**ApiKey.of(row), "key": key}
-    return reply.created(f"/settings/api-keys/{row.id}", resource, secret=True)
-
-
-async def remove_key(call: Call) -> Response:
-    await call.lock_role()
-    row = await _key(call)
-    call.match_shown(ApiKey.of(row))
-    joining.require_grantable(call.member, row.role)
-    if not await api_keys.revoke(call.db, workspace_id=call.member.workspace_id, id=row.id):
-        raise _unknown_key()
-    await call.note("api_key.revoked", row.id)
-    return reply.no_content()
-
-
-async def _key(call: Call) -> api_keys.ApiKey:
-    row = await api_keys.by_id(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
-    if row is None:
-        raise _unknown_key()
-    return row
-
-
-def _unknown_key() -> Problem:
-    return Problem("not_found", "There is no such API key.")
-
-
 routes = [
     get("/settings/workspace", show_workspace, can="settings:read", gives={200: Workspace}),
     patch(
@@ -317,21 +229,4 @@ routes = [
         takes=Removal,
         gives={204: None},
     ),
-    get(
-        "/settings/api-keys",
-        index_keys,
-        can="api_keys:read",
-        query=Paging,
-        gives={200: Page[ApiKey]},
-    ),
-    post(
-        "/settings/api-keys",
-        create_key,
-        can="api_keys:write",
-        takes=NewKey,
-        gives={201: NewApiKey},
-        raises=("conflict",),
-    ),
-    get("/settings/api-keys/{id}", show_key, can="api_keys:read", gives={200: ApiKey}),
-    delete("/settings/api-keys/{id}", remove_key, can="api_keys:write", gives={204: None}),
 ]

@@ -22,6 +22,7 @@ from tests.messages import test_facts
 from tests.providers import test_resend, test_stripe, test_twilio
 from tests.routes import (
     test_admin,
+    test_api_keys,
     test_attacks,
     test_billing,
     test_contacts,
@@ -99,14 +100,14 @@ LINES: Mapping[str, Sequence[Callable[..., Any]]] = {
         test_passwords.test_a_password_is_kept_as_argon2id,
     ),
     "F11": (
-        test_settings.test_a_revoked_key_is_refused_on_the_next_request_and_listed_no_more,
+        test_api_keys.test_a_revoked_key_is_refused_on_the_next_request_and_listed_no_more,
         test_identity.test_a_key_loses_its_force_at_once,
         test_routing.test_who_may_no_longer_do_it_when_a_slow_body_ends_does_nothing,
         test_identity.test_a_key_works_until_the_moment_it_expires,
         test_attacks.test_what_is_taken_away_in_one_process_is_gone_in_the_other,
     ),
     "F12": (
-        test_settings.test_a_new_key_is_shown_once_and_works,
+        test_api_keys.test_a_new_key_is_shown_once_and_works,
         test_identity.test_the_last_use_of_a_key_is_noted_once_a_minute,
     ),
     "F13": (test_attacks.test_a_key_in_a_query_string_opens_nothing_and_is_not_logged,),
@@ -221,8 +222,8 @@ LINES: Mapping[str, Sequence[Callable[..., Any]]] = {
     "G15": (
         test_memberships.test_whoever_has_the_address_is_pending_until_they_accept,
         test_memberships.test_nothing_tells_whether_an_address_has_an_account,
-        test_memberships.test_whoever_is_signed_in_accepts_without_a_password,
-        test_memberships.test_whoever_is_invited_may_decline,
+        test_invitations.test_whoever_is_signed_in_accepts_without_a_password,
+        test_invitations.test_whoever_is_invited_may_decline,
     ),
     # Mail to anybody from a workspace of a minute ago, in the operator's name.
     "G16": (

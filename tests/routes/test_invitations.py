@@ -14,12 +14,13 @@ import pytest
 from app.database.db import new_id
 from app.identity import passwords
 from app.process import Process
-from app.routes import memberships as routes
+from app.routes import invitations as routes
 from app.store import memberships, workspaces
 from app.web.routing import Call
 from app.web.throttle import Rule, Throttle, Verdict
 from tests.cast import PASSWORD, Cast, settle
 from tests.routes.conftest import Letter, SignIn, visiting
+from tests.routes.test_memberships import roles
 from tests.test_policy import session
 
 NEW = "new@acme.test"
@@ -416,6 +417,46 @@ async def test_somebody_with_an_account_signs_in_with_their_own_password(
     assert body["user"]["name"] == "Mallory"
     assert body["workspace"]["id"] == cast.olivia.workspace_id
     assert (await cast.mallory.read("/auth/me"))["role"] == "owner"  # at home, as before
+
+
+async def test_whoever_is_signed_in_accepts_without_a_password(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter, sign_in: SignIn
+) -> None:
+    await cast.adam.made("/memberships", {"email": cast.mallory.email, "role": "viewer"})
+    token = await token_to(cast.mallory.email)
+    url, body = "/memberships/invitations/accept", {"token": token}
+    for bearer, refusal in (
+        (cast.mallory.key, (403, "forbidden")),  # a program of hers
+        ((await sign_in(cast.ed))["accessToken"], (403, "forbidden")),
+        ("nonsense", (401, "unauthenticated")),
+    ):
+        headers = {"Authorization": f"Bearer {bearer}"}
+        assert refused(await visitor.post(url, json=body, headers=headers)) == refusal
+    headers = {"Authorization": f"Bearer {(await sign_in(cast.mallory))['accessToken']}"}
+    accepted = await visitor.post(url, json=body, headers=headers)
+    assert accepted.status_code == 201
+    assert accepted.json()["workspace"]["id"] == cast.adam.workspace_id
+    assert (await roles(cast.vic))["mallory"] == "viewer"
+
+
+@pytest.mark.parametrize("email", ["mallory@tidings.example", "nobody@acme.test"])
+async def test_whoever_is_invited_may_decline(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter, email: str
+) -> None:
+    made = await cast.adam.made("/memberships", {"email": email, "role": "viewer"})
+    token = {"token": await token_to(email)}
+    url = "/memberships/invitations/decline"
+    assert (await visitor.post(url, json=token)).status_code == 204
+    assert refused(await visitor.post(url, json=token)) == (409, "conflict")
+    given = {"name": "N", "password": PASSWORD}
+    assert refused(await accept(visitor, token["token"], **given)) == (409, "conflict")
+    assert refused(await cast.adam.get(f"/memberships/{made['id']}")) == (404, "not_found")
+    [offer] = (await cast.adam.read("/memberships/invitations"))["data"]
+    assert offer["status"] == "REVOKED"
+    [entry] = (await cast.olivia.read("/audit-logs?action=invitation.declined"))["data"]
+    assert entry["resource"]["id"] == offer["id"]
+    known = email == cast.mallory.email
+    assert entry["actor"]["id"] == (cast.mallory.user_id if known else None)
 
 
 @pytest.mark.parametrize(

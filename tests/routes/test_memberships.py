@@ -159,46 +159,6 @@ async def test_nothing_tells_whether_an_address_has_an_account(
             assert answers[0][0][0] == 201
 
 
-async def test_whoever_is_signed_in_accepts_without_a_password(
-    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter, sign_in: SignIn
-) -> None:
-    await cast.adam.made("/memberships", {"email": cast.mallory.email, "role": "viewer"})
-    token = await token_to(cast.mallory.email)
-    url, body = "/memberships/invitations/accept", {"token": token}
-    for bearer, refusal in (
-        (cast.mallory.key, (403, "forbidden")),  # a program of hers
-        ((await sign_in(cast.ed))["accessToken"], (403, "forbidden")),
-        ("nonsense", (401, "unauthenticated")),
-    ):
-        headers = {"Authorization": f"Bearer {bearer}"}
-        assert refused(await visitor.post(url, json=body, headers=headers)) == refusal
-    headers = {"Authorization": f"Bearer {(await sign_in(cast.mallory))['accessToken']}"}
-    accepted = await visitor.post(url, json=body, headers=headers)
-    assert accepted.status_code == 201
-    assert accepted.json()["workspace"]["id"] == cast.adam.workspace_id
-    assert (await roles(cast.vic))["mallory"] == "viewer"
-
-
-@pytest.mark.parametrize("email", ["mallory@tidings.example", "nobody@acme.test"])
-async def test_whoever_is_invited_may_decline(
-    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter, email: str
-) -> None:
-    made = await cast.adam.made("/memberships", {"email": email, "role": "viewer"})
-    token = {"token": await token_to(email)}
-    url = "/memberships/invitations/decline"
-    assert (await visitor.post(url, json=token)).status_code == 204
-    assert refused(await visitor.post(url, json=token)) == (409, "conflict")
-    given = {"name": "N", "password": PASSWORD}
-    assert refused(await accept(visitor, token["token"], **given)) == (409, "conflict")
-    assert refused(await cast.adam.get(f"/memberships/{made['id']}")) == (404, "not_found")
-    [offer] = (await cast.adam.read("/memberships/invitations"))["data"]
-    assert offer["status"] == "REVOKED"
-    [entry] = (await cast.olivia.read("/audit-logs?action=invitation.declined"))["data"]
-    assert entry["resource"]["id"] == offer["id"]
-    known = email == cast.mallory.email
-    assert entry["actor"]["id"] == (cast.mallory.user_id if known else None)
-
-
 async def test_a_pending_membership_is_withdrawn_and_not_changed(
     cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter, sign_in: SignIn
 ) -> None:

@@ -17,8 +17,8 @@ import pytest
 from app.database.db import Handle, Row, new_id
 from app.main import open_process
 from app.process import Process
-from app.routes import sessions
-from app.routes.sessions import FORGOTTEN_SECONDS
+from app.routes import passwords as routes
+from app.routes.passwords import FORGOTTEN_SECONDS
 from app.store import memberships
 from tests.cast import PASSWORD, Cast, caller, settle, started
 from tests.routes.conftest import Letter, SignIn, visiting
@@ -50,7 +50,7 @@ def bearer(signed_in: dict[str, Any]) -> dict[str, str]:
 @pytest.fixture(autouse=True)
 def answered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """And not when a quarter of a second is over, which one test is about."""
-    monkeypatch.setattr(sessions, "FORGOTTEN_SECONDS", 0.0)
+    monkeypatch.setattr(routes, "FORGOTTEN_SECONDS", 0.0)
 
 
 async def forget(visitor: httpx2.AsyncClient, email: str) -> None:
@@ -139,7 +139,7 @@ async def test_the_answer_takes_as_long_for_a_stranger(
 ) -> None:
     """Both wait for the same moment, which neither comes near by itself. In turn, so that what else
     the machine does befalls both alike."""
-    monkeypatch.setattr(sessions, "FORGOTTEN_SECONDS", FORGOTTEN_SECONDS)
+    monkeypatch.setattr(routes, "FORGOTTEN_SECONDS", FORGOTTEN_SECONDS)
     took: dict[str, list[float]] = {"nobody@acme.test": [], cast.ed.email: []}
     async with visiting(process) as client:
         for _ in range(TRIES):
