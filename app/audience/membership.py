@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-from app.audience import dates, segments
+from app.audience import dates, segment_contacts, segments
 from app.audience.dates import Due
 from app.audience.segments import Readable
 from app.database.db import Handle
@@ -211,8 +211,9 @@ async def _evaluate(
     filters = [segments.with_referenced(segments.parse(one.filter), existing) for one in chosen]
     judged, longer = list[SegmentMembership](), defaultdict[str, list[str]](list)
     left = MOST_GONE_THROUGH
-    async for past in segments.pasts(db, filters, now, workspace_id=workspace_id, rows=rows):
-        facts = segments.facts(past, conditions)
+    pasts = segment_contacts.pasts(db, filters, now, workspace_id=workspace_id, rows=rows)
+    async for past in pasts:
+        facts = segment_contacts.facts(past, conditions)
         for segment in chosen:
             asked = conditions[segment.id]
             times = segment_changes.looks_back(asked, conditions)
@@ -282,7 +283,7 @@ class Questions:
     def as_of(self, db: Handle, now: datetime) -> tuple[Fitting, Fitting]:
         """Ask them as of a moment at which the contacts were locked already."""
         next_flip = segment_moments.next_flip(db.engine, now, self.timed)
-        return segments.fitting(db, self.readable, now), next_flip
+        return segment_contacts.fitting(db, self.readable, now), next_flip
 
 
 def questions(segment: Segment, existing: Mapping[str, Segment]) -> Questions:

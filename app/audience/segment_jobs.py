@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import zip_longest
 
-from app.audience import membership, reactions, schedules, segments
+from app.audience import membership, reactions, schedules, segment_contacts
 from app.audience.chunks import ChunkSize, work_in_chunks
 from app.audience.membership import Flip, Moved, Questions
 from app.audience.workspace_context import context_of
@@ -270,7 +270,7 @@ def _questions(
     if segment.kind == "date" or by_machine:
         return None, FEW
     questions = membership.questions(segment, existing)
-    return questions, max(1, min(CHUNK, segments.STEP // questions.readable.comparisons))
+    return questions, max(1, min(CHUNK, segment_contacts.STEP // questions.readable.comparisons))
 
 
 async def _recheck(db: Handle, segment: Segment, job: Job) -> None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from app.audience import segments, subscriptions
+from app.audience import segment_contacts, segments, subscriptions
 from app.audience.chunks import ChunkSize, CutOff
 from app.audience.segments import Readable
 from app.audience.topics import SUBSCRIBED
@@ -69,7 +69,7 @@ class Audience:
 
     def walk(self, most: int) -> int:
         """How many contacts one statement looks through."""
-        return max(1, min(most, segments.STEP // self.readable.comparisons))
+        return max(1, min(most, segment_contacts.STEP // self.readable.comparisons))
 
 
 async def of(
@@ -260,7 +260,7 @@ async def next_window(
 
 async def fitting(db: Handle, audience: Audience, window: Window, size: ChunkSize) -> Fitting:
     """The contacts of a window who are in the audience."""
-    return await segments.fitting_of(
+    return await segment_contacts.fitting_of(
         db,
         audience.readable,
         await db.now(),
@@ -331,9 +331,9 @@ async def newest_reachable(process: Process, audience: Audience, *, most: int) -
     """The ids of the newest contacts who can be written to, as far as they themselves say, of
     LOOKED_AT at most."""
     found: list[str] = []
-    left, before, until = LOOKED_AT, None, time.monotonic() + segments.PAGE_SECONDS
+    left, before, until = LOOKED_AT, None, time.monotonic() + segment_contacts.PAGE_SECONDS
     while left and len(found) < most and time.monotonic() < until:
-        newest = await segments.page(
+        newest = await segment_contacts.page(
             process,
             audience.readable,
             workspace_id=audience.workspace_id,

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from app.audience import membership, segments, shapes
+from app.audience import membership, segment_contacts, segments, shapes
+from app.audience.segment_contacts import Past, judge
 from app.audience.segments import Readable
 from app.broadcasts import audience as audiences
 from app.database.db import Handle, new_id
@@ -313,7 +314,7 @@ async def members(call: Call) -> Response:
                 call, query, rows, lambda row: shapes.resource(row, tags[row.id]), rest=rest
             )
     readable = segments.with_referenced(segments.parse(segment.filter), existing)
-    found = await segments.page(
+    found = await segment_contacts.page(
         call.process,
         readable,
         workspace_id=workspace_id,
@@ -339,21 +340,21 @@ async def preview(call: Call) -> Response:
         readable = await _read(call, db, wanted.filter, existing, is_preview=True)
         fit = await _fit(db, readable, workspace_id, wanted.contact_id)
         doubts = await segments.doubts(db, readable.filter, workspace_id=workspace_id)
-    counted = await segments.count(call.process, readable, workspace_id=workspace_id)
-    sample = await segments.page(
+    counted = await segment_contacts.count(call.process, readable, workspace_id=workspace_id)
+    sample = await segment_contacts.page(
         call.process,
         readable,
         workspace_id=workspace_id,
         filters={},
         before=None,
-        limit=segments.SAMPLE,
+        limit=segment_contacts.SAMPLE,
     )
     shown = None
     if fit is not None:
         verdict = (
             fit
             if isinstance(fit, Verdict)
-            else await call.process.compute.call(Job(workspace_id, segments.judge, (readable, fit)))
+            else await call.process.compute.call(Job(workspace_id, judge, (readable, fit)))
         )
         shown = {
             "contactId": wanted.contact_id,
@@ -375,7 +376,7 @@ async def preview(call: Call) -> Response:
 
 async def _fit(
     db: Handle, readable: Readable, workspace_id: str, contact_id: str | None
-) -> segments.Past | Verdict | None:
+) -> Past | Verdict | None:
     """Read what decides whether the contact fits; of a frozen segment that is known."""
     if contact_id is None:
         return None
@@ -385,8 +386,8 @@ async def _fit(
         raise Problem("invalid", "The filter cannot be tried; see errors.", errors=errors)
     if readable.frozen_id is not None:
         whose: ContactKey = {"workspace_id": workspace_id, "contact_id": contact_id}
-        return await segments.judge_frozen(db, readable.frozen_id, **whose)
-    return await segments.past(db, readable, workspace_id=workspace_id, contact=row)
+        return await segment_contacts.judge_frozen(db, readable.frozen_id, **whose)
+    return await segment_contacts.past(db, readable, workspace_id=workspace_id, contact=row)
 
 
 async def _read(

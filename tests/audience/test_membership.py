@@ -21,6 +21,7 @@ from app.audience import (
     chunks,
     erasing,
     membership,
+    segment_contacts,
     segment_jobs,
     segments,
     topics,
@@ -391,7 +392,7 @@ class World:
             readable = segments.with_referenced(segments.parse(existing[id].filter), existing)
             ids, rest, is_first = set[str](), None, True
             while is_first or rest:  # a page ends when its time is over
-                page = await segments.page(
+                page = await segment_contacts.page(
                     self.process,
                     readable,
                     workspace_id=self.workspace_id,
@@ -1154,7 +1155,7 @@ async def test_of_much_to_compare_a_chunk_has_few_contacts_and_so_does_the_next(
     monkeypatch: pytest.MonkeyPatch,
     made: Callable[[World, int], Awaitable[None]],
 ) -> None:
-    monkeypatch.setattr(segments, "STEP", 4)
+    monkeypatch.setattr(segment_contacts, "STEP", 4)
     here, size = await world(process, acme, 1), ChunkSize(1_000)
     await made(here, 9)
     [job] = await process.claim("segment", [], 1)

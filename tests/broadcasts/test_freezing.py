@@ -14,7 +14,8 @@ import pytest
 
 from app.audience import chunks, segment_jobs
 from app.audience.chunks import ChunkSize
-from app.audience.segments import fitting_of, parse, with_referenced
+from app.audience.segment_contacts import fitting_of
+from app.audience.segments import parse, with_referenced
 from app.broadcasts import sending
 from app.database.db import Database, Handle
 from app.errors import CommitUnknown, Contended

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.audience import segments
+from app.audience import segment_contacts
 from app.machine.program import Json
 from app.process import Process
 from app.store import bounded_pages
@@ -438,7 +438,7 @@ async def test_pages_of_large_contacts_are_shorter_and_follow_each_other(
     pages = [made[:-3:-1], made[-3:-5:-1], made[-5::-1]]
     assert await every_page(cast.vic, members) == pages
     with monkeypatch.context() as patched:  # however many it looks through at once
-        patched.setattr(segments, "WALK", 1)
+        patched.setattr(segment_contacts, "WALK", 1)
         assert await every_page(cast.vic, members) == [*pages, []]
     await settle(process)  # from now on they are kept
     assert await every_page(cast.vic, members) == pages

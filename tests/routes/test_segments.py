@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.audience import membership, segment_jobs, segments
+from app.audience import membership, segment_contacts, segment_jobs, segments
 from app.audience.chunks import ChunkSize
 from app.machine import document, segment_filter
 from app.process import Process
@@ -369,12 +369,12 @@ async def test_a_page_goes_on_where_the_last_ended_however_few_fit(
         id = await person(cast, f"p{number}", **tags)
         fitting += [id] if tags else []
     segment = await cast.ed.made("/segments", {"name": "Gold", "filter": VIP})
-    monkeypatch.setattr(segments, "WALK", 3)
+    monkeypatch.setattr(segment_contacts, "WALK", 3)
     path = f"/segments/{segment['id']}/contacts"
     assert await ids_in(cast, path) == fitting[::-1]
     assert (await cast.vic.made("/segments/preview", {"filter": VIP}))["count"] == 3
-    monkeypatch.setattr(segments, "PAGE_SECONDS", 0)
-    monkeypatch.setattr(segments, "COUNT_SECONDS", 0)
+    monkeypatch.setattr(segment_contacts, "PAGE_SECONDS", 0)
+    monkeypatch.setattr(segment_contacts, "COUNT_SECONDS", 0)
     page = await cast.vic.read(f"{path}?limit=2")
     found, pages = [one["id"] for one in page["data"]], 1
     while page["nextCursor"]:
@@ -402,8 +402,8 @@ async def test_those_who_take_too_long_are_looked_at_one_by_one(
     preview = await cast.vic.made("/segments/preview", {"filter": TWICE})
     assert (preview["count"], preview["isComplete"]) == (2, True)
     assert [one["id"] for one in preview["sample"]] == ids[:0:-1]
-    monkeypatch.setattr(segments, "PAGE_SECONDS", 0)
-    monkeypatch.setattr(segments, "COUNT_SECONDS", 0)
+    monkeypatch.setattr(segment_contacts, "PAGE_SECONDS", 0)
+    monkeypatch.setattr(segment_contacts, "COUNT_SECONDS", 0)
     preview = await cast.vic.made("/segments/preview", {"filter": TWICE})
     assert (preview["count"], preview["isComplete"]) == (1, False)
     found, cursor = list[str](), ""

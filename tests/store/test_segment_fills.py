@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from app.audience import segments
+from app.audience import segment_contacts
 from app.audience.segments import Readable
 from app.database.db import Database, Handle, new_id
 from app.machine import segment_changes
@@ -23,7 +23,7 @@ async def changes(db: Handle, workspace_id: str, ids: list[str]) -> list[Change]
     )
     return await segment_fills.changes(
         db,
-        segments.fitting(db, TWICE, await db.now()),
+        segment_contacts.fitting(db, TWICE, await db.now()),
         flip,
         workspace_id=workspace_id,
         segment_id="seg_1",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from app.audience import segments
+from app.audience import segment_contacts
 from app.audience.segments import Readable
 from app.database.db import Database, Handle
 from app.database.engine import Engine
@@ -135,9 +135,9 @@ async def machines(
 ) -> datetime | None:
     row = await contacts.by_id(db, workspace_id=workspace_id, id=contact_id)
     assert row is not None
-    past = await segments.past(db, readable, workspace_id=workspace_id, contact=row)
+    past = await segment_contacts.past(db, readable, workspace_id=workspace_id, contact=row)
     conditions = {id: other.condition for id, other in readable.others.items()}
-    facts = segments.facts(past, conditions)
+    facts = segment_contacts.facts(past, conditions)
     return segment_changes.next_flip(readable.filter.condition, conditions, facts)
 
 

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from app.audience import profile, segments
+from app.audience import profile, segment_contacts
+from app.audience.segment_contacts import past
 from app.audience.segments import Readable
 from app.database.db import Database, Handle, new_id
 from app.database.engine import Engine
@@ -332,7 +333,7 @@ async def asked(
             ids = [await moved_in(db, workspace_id, person) for person in given]
             page = await stored.members(
                 db,
-                segments.fitting(db, readable, await db.now()),
+                segment_contacts.fitting(db, readable, await db.now()),
                 workspace_id=workspace_id,
                 filters={},
                 since=None,
@@ -344,8 +345,8 @@ async def asked(
             for id in ids:
                 row = await contacts.by_id(db, workspace_id=workspace_id, id=id)
                 assert row is not None
-                past = await segments.past(db, readable, workspace_id=workspace_id, contact=row)
-                judged.append(segments.judge(readable, past).holds)
+                known = await past(db, readable, workspace_id=workspace_id, contact=row)
+                judged.append(segment_contacts.judge(readable, known).holds)
             raise Undone
     return in_sql, judged
 
