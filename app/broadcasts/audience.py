@@ -118,7 +118,7 @@ def tagged(tag: str) -> Filter:
 
 
 async def _gate(db: Handle, workspace: Workspace, broadcast: Broadcast, template: Template) -> Gate:
-    """The gate that each of its messages meets when that leaves (consent.py, gate.py)."""
+    """The gate that each of its messages meets when that leaves (judgement.py, gate.py)."""
     gate = Gate(template.channel)
     if template.category != MARKETING:
         return gate

@@ -1,33 +1,25 @@
-"""Consent: opt-outs, bounces and complaints come in, and every intent is judged by them.
+"""Opt-outs, bounces and complaints come in, and are lifted again: who may be written to.
 
 An opt-out and an intent to send lock the same address, so no intent is committed after an opt-out.
-Earlier intents may still be in flight: before an opt-out is answered, for the first time or again,
-`quiet` waits for them, and those that have not finished by then are named in the opt-out's record.
+Earlier intents may still be in flight: whoever answers the opt-out waits for them (in_flight.py).
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from app.audience import reactions, subscriptions, topics
 from app.audience.subscriptions import Given, OptOut
 from app.audience.workspace_context import without_country
 from app.database.db import Handle, new_id
-from app.machine.categories import CONFIRMATION, MARKETING, TEST, TRANSACTIONAL
 from app.machine.content import ADDRESS_FIELD
 from app.machine.reasons import Reason as Code
 from app.process import Process
-from app.store import consent_events, contacts, messages, suppressions
-from app.store import topics as stored_topics
+from app.store import contacts, suppressions
 from app.store.contacts import Contact
 from app.store.row_keys import AddressKey, HashedAddressKey
 
-QUIET_SECONDS = 10.0
-LOOK_AGAIN_SECONDS = 0.1
 SOFT_BOUNCES = 5  # in a row; then the address counts as dead
 
 
@@ -73,7 +65,7 @@ async def suppress(
     it was heard: `provider`, `inbound`, `link`, `member`. Without `is_shown` the list of addresses
     does not say which it is, unless a contact has it: who lifts the suppression finds that by it.
 
-    Whoever answers the opt-out awaits `quiet` after the commit, and before the answer.
+    Whoever answers the opt-out awaits `in_flight.quiet` after the commit, and before the answer.
     """
     key = subscriptions.key(channel, address)
     hash = subscriptions.hashed(process.vault, workspace_id, channel, key)
@@ -254,146 +246,6 @@ async def _stand(
     if names:
         workspace = without_country(process, workspace_id)
         await reactions.changed_in(db, workspace, {was.id: ()}, {was.id: names})
-
-
-# --- what is on its way ---------------------------------------------------------------------------
-
-
-async def quiet(process: Process, suppression: Suppression) -> list[str]:
-    """Wait, after the commit and outside of any transaction, until nothing is being sent to the
-    address. The ids of messages that may arrive all the same, which the record names from then on.
-
-    Before every answer that says so: who asks again may never have heard the first one, and whoever
-    was to wait for that may be dead."""
-    where: HashedAddressKey = {
-        "workspace_id": suppression.workspace_id,
-        "address_hash": suppression.address_hash,
-    }
-    deadline = time.monotonic() + QUIET_SECONDS
-    while True:
-        async with process.database.read() as db:
-            rows = await messages.in_flight(db, **where)
-        sending = any(row.status == "SENDING" for row in rows)
-        if not sending or time.monotonic() > deadline:
-            break
-        await asyncio.sleep(LOOK_AGAIN_SECONDS)
-    ids, left = sorted(row.id for row in rows), suppression.left
-    if not ids:
-        return []
-    async with process.database.write() as db:
-        if left is None:
-            reason = suppression.reason
-            await suppressions.name_in_flight(db, **where, reason=reason, message_ids=ids)
-        else:
-            await consent_events.name_in_answer(
-                db,
-                workspace_id=suppression.workspace_id,
-                contact_id=left.contact_id,
-                channel=left.channel,
-                topic_id=left.topic_id,
-                message_ids=ids,
-            )
-    return ids
-
-
-def known(
-    process: Process, workspace_id: str, channel: str, address: str, reason: suppressions.Reason
-) -> Suppression:
-    """The suppression that `suppress` made, or would have made. Raises addresses.BadAddress."""
-    key = subscriptions.key(channel, address)
-    hash = subscriptions.hashed(process.vault, workspace_id, channel, key)
-    return Suppression(workspace_id, hash, reason, is_new=False)
-
-
-def withdrawn(process: Process, workspace_id: str, shown: Mapping[str, Any]) -> list[Suppression]:
-    """The channels that a contact, as the API shows it, left: sends on these are waited for."""
-    addresses = {channel: shown[field] for channel, field in ADDRESS_FIELD.items()}
-    return [
-        known(process, workspace_id, channel, addresses[channel], "unsubscribed")
-        for channel, status in shown["subscriptions"].items()
-        if status != subscriptions.SUBSCRIBED and addresses[channel]
-    ]
-
-
-def erased(process: Process, workspace_id: str, row: Contact) -> list[Suppression]:
-    """The suppressions of an erased contact, by the row that it had."""
-    hashes = subscriptions.hashes(process.vault, workspace_id, row)
-    return [Suppression(workspace_id, hash, "erased") for hash in hashes.values()]
-
-
-async def all_quiet(process: Process, found: Sequence[Suppression]) -> list[str]:
-    """Wait for each, all at once; what may arrive all the same."""
-    waited = await asyncio.gather(*(quiet(process, one) for one in found))
-    return [id for ids in waited for id in ids]
-
-
-# --- the judgement at the intent ------------------------------------------------------------------
-
-# What a suppression for each reason forbids, the gravest first. A test email ignores consent, but
-# does not knock at a door that is not there.
-ALL_BUT_TESTS = frozenset({MARKETING, TRANSACTIONAL, CONFIRMATION})
-FORBIDS: Mapping[suppressions.Reason, tuple[frozenset[str], Code]] = {
-    "complained": (ALL_BUT_TESTS, Code.SUPPRESSED_COMPLAINED),
-    "bounced": (ALL_BUT_TESTS | {TEST}, Code.SUPPRESSED_BOUNCED),
-    "stopped": (ALL_BUT_TESTS, Code.SUPPRESSED_STOPPED),
-    "manual": (ALL_BUT_TESTS, Code.SUPPRESSED_MANUAL),
-    "erased": (ALL_BUT_TESTS, Code.SUPPRESSED_ERASED),
-    "unsubscribed": (frozenset({MARKETING}), Code.SUPPRESSED_UNSUBSCRIBED),
-}
-
-
-async def judge(
-    db: Handle,
-    *,
-    workspace_id: str,
-    channel: str,
-    category: str,
-    topic_id: str | None,
-    address_hash: str,
-    contact: Contact | None,
-    own_hash: str | None,
-    is_own: bool,
-) -> Code | None:
-    """Why a message of this category and topic may not be sent to the address; None when it may.
-    Until the transaction ends nobody can opt out.
-
-    `contact` is whom the message is for, locked; `own_hash` is of the address that it has. Who has
-    opted out is not written to at an address of before either, though a bounce may hide that in
-    the subscription. Where the address is not its own by now, it has agreed to no topic there.
-    """
-    await suppressions.lock(db, address_hash)
-    held = await suppressions.of_address(db, workspace_id=workspace_id, address_hash=address_hash)
-    if contact is not None and contact.subscriptions.get(channel) in subscriptions.OUT:
-        held.append("unsubscribed")
-    if own_hash is not None and not is_own:
-        own = await suppressions.of_address(db, workspace_id=workspace_id, address_hash=own_hash)
-        if not subscriptions.BY_PERSON.isdisjoint(own):
-            held.append("unsubscribed")
-    contact = contact if is_own else None
-    for reason, (forbidden, code) in FORBIDS.items():
-        if reason in held and category in forbidden:
-            return code
-    if category == CONFIRMATION:
-        answers = {} if contact is None else contact.topics
-        is_asked = topics.state_of(answers, topic_id or "", channel) == topics.PENDING
-        return None if is_asked else Code.SUPPRESSED_ANSWERED
-    if category == MARKETING and not await agrees(db, workspace_id, contact, topic_id, channel):
-        return Code.SUPPRESSED_NO_CONSENT
-    return None
-
-
-async def agrees(
-    db: Handle, workspace_id: str, contact: Contact | None, topic_id: str | None, channel: str
-) -> bool:
-    """Whether somebody who is subscribed to the channel gets the topic there: the default one, or
-    one that they have said yes to. Only who has not said so costs a look at the topic."""
-    if topic_id is None:
-        return True
-    answers = {} if contact is None else contact.topics
-    if topics.state_of(answers, topic_id, channel) == topics.SUBSCRIBED:
-        return True
-    topic = await stored_topics.by_id(db, workspace_id=workspace_id, id=topic_id)
-    return topic is not None and topic.is_default
 
 
 # --- what providers say of an address ---------------------------------------------------------

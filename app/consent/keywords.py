@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from app.audience import subscriptions
 from app.audience.subscriptions import OptOut
-from app.consent import consent
+from app.consent import consent, in_flight
 from app.consent.consent import Suppression
 from app.database.db import Handle
 from app.process import Process
@@ -40,7 +40,7 @@ WORRYING = re.compile(
 @dataclass(frozen=True, slots=True)
 class Inbound:
     """The meaning of a person's message. `reply` is to be sent back, once, in the provider's
-    answer; the `suppressions` are to be waited for (`consent.quiet`) before that."""
+    answer; the `suppressions` are to be waited for (`in_flight.quiet`) before that."""
 
     meaning: Meaning
     reply: str | None = None
@@ -131,5 +131,5 @@ def again(
     keyword = meaning(text)
     if keyword != "stop":
         return Inbound(keyword)
-    known = [consent.known(process, workspace_id, channel, one, "stopped") for one in senders]
+    known = [in_flight.known(process, workspace_id, channel, one, "stopped") for one in senders]
     return Inbound(keyword, suppressions=known)

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from app.audience import addresses
-from app.consent import consent, keywords
+from app.consent import consent, in_flight, keywords
 from app.database.db import Handle
 from app.errors import Problem
 from app.machine import document
@@ -162,7 +162,7 @@ async def _receive_message(process: Process, account: Account, inbound: Inbound)
         for workspace_id in asked
     ]
     meanings = [one for one in found if one is not None]
-    await consent.all_quiet(process, [out for one in meanings for out in one.suppressions])
+    await in_flight.all_quiet(process, [out for one in meanings for out in one.suppressions])
     replies = [one.reply for one in meanings if one.reply is not None]
     return replies[-1] if replies and not inbound.answered else None
 

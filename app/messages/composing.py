@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from app.audience import addresses, shapes, subscriptions
-from app.consent import consent, gate, preferences
+from app.consent import gate, judgement, preferences
 from app.database.db import Handle
 from app.machine import content as contents
 from app.machine import document
@@ -238,7 +238,7 @@ async def _barred(
     # Of the address that the contact has on the message's channel.
     key = subscriptions.key_of(contact, row.channel) if contact is not None else None
     own_hash = key and subscriptions.hashed(process.vault, row.workspace_id, row.channel, key)
-    return await consent.judge(
+    return await judgement.judge(
         db,
         workspace_id=row.workspace_id,
         channel=row.channel,

@@ -16,7 +16,7 @@ from app.audience.workspace_context import WorkspaceContext, context_of, country
 from app.audit import trail
 from app.billing import quotas
 from app.config.plans import PLANS
-from app.consent import consent
+from app.consent import in_flight
 from app.database.db import Handle
 from app.errors import FieldError, Problem
 from app.machine import document
@@ -266,7 +266,7 @@ async def remove(call: Call) -> Response:
             raise _unknown()
         match = None
     if row is not None:
-        await consent.all_quiet(call.process, consent.erased(call.process, workspace.id, row))
+        await in_flight.all_quiet(call.process, in_flight.erased(call.process, workspace.id, row))
     return reply.no_content()
 
 
@@ -294,8 +294,8 @@ async def quiet(call: Call, answer: JsonResponse) -> Response:
     shown = answer.shown
     # The body was taken, so it is an object.
     if "subscriptions" in shown and not CONSENT.isdisjoint(document.parse(call.body)):
-        out = consent.withdrawn(call.process, call.member.workspace_id, shown)
-        await consent.all_quiet(call.process, out)
+        out = in_flight.withdrawn(call.process, call.member.workspace_id, shown)
+        await in_flight.all_quiet(call.process, out)
     return answer
 
 

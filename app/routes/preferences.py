@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 
 from starlette.responses import Response
 
-from app.consent import consent, preferences
+from app.consent import consent, in_flight, preferences
 from app.consent.preferences import Choice, Link, TopicChoice
 from app.database.db import Handle
 from app.machine.contact_values import State
@@ -104,7 +104,7 @@ async def choose(call: Call) -> Response:
                 state = await double_opt_in.join(call.process, db, link, choice)
         return await _page(call, link, JOINED.get(state, BARRED))
     out = await _opt_out(call, link, form)
-    on_its_way = await consent.all_quiet(call.process, out)
+    on_its_way = await in_flight.all_quiet(call.process, out)
     return await _page(call, link, LEFT if on_its_way else UNSUBSCRIBED)
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from app.audience import addresses
-from app.consent import consent, keywords
+from app.consent import in_flight, keywords
 from app.consent.keywords import Meaning
 from app.errors import FieldError, Problem
 from app.store import workspaces
@@ -63,8 +63,8 @@ async def _quiet(call: Call, answer: JsonResponse) -> Response:
         workspace = await workspaces.by_id(db, id=workspace_id)
     if workspace is not None:
         sender = _sender(new, workspace)
-        out = consent.known(call.process, workspace_id, new.channel, sender, "stopped")
-        await consent.quiet(call.process, out)
+        out = in_flight.known(call.process, workspace_id, new.channel, sender, "stopped")
+        await in_flight.quiet(call.process, out)
     return answer
 
 

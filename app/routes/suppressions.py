@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from app.audience import addresses, subscriptions
 from app.audience.workspace_context import country_of
-from app.consent import consent
+from app.consent import consent, in_flight
 from app.errors import FieldError, Problem
 from app.machine.content import CHANNELS, ChannelName
 from app.routes.ids import MessageId, SuppressionId
@@ -126,7 +126,7 @@ async def _quiet(call: Call, answer: JsonResponse) -> Response:
     if row is None:  # refused, or off the list again
         return answer
     out = consent.Suppression(call.member.workspace_id, row.address_hash, row.reason, is_new=False)
-    await consent.quiet(call.process, out)
+    await in_flight.quiet(call.process, out)
     row = await _row(call, row.id)
     if row is None or answer.status_code != 201:
         return answer

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from app.audience import topics, writing
 from app.audience.subscriptions import Given
 from app.audience.topics import Answer
-from app.consent import consent
+from app.consent import in_flight
 from app.consent.consent import LeftTopic
 from app.errors import FieldError, Problem
 from app.machine import document
@@ -85,13 +85,13 @@ async def quieten(call: Call, shown: Mapping[str, Any], left: Iterable[tuple[str
     for topic_id, channel in left:
         address = shown[ADDRESS_FIELD[channel]]
         if address:
-            known = consent.known(
+            known = in_flight.known(
                 call.process, call.member.workspace_id, channel, address, "unsubscribed"
             )
             answered = topic_id in shown["topics"]
             recorded = LeftTopic(shown["id"], channel, topic_id) if answered else None
             out.append(replace(known, left=recorded))
-    await consent.all_quiet(call.process, out)
+    await in_flight.all_quiet(call.process, out)
 
 
 routes = [

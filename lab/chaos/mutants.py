@@ -259,7 +259,7 @@ CACHED: dict[str, tuple[float, WebhookTarget | None]] = {}
     ),
     "m11b": Mutant(
         "an opt-out does not wait for what is being sent",
-        "app.consent.consent:quiet",
+        "app.consent.in_flight:quiet",
         "            rows = await messages.in_flight(db, **where)\n",
         "            rows: list[Row] = []\n",
         found=r"got a message .* s after opting out",

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.config.settings import Settings
-from app.consent import consent
+from app.consent import consent, in_flight
 from app.main import open_process
 from app.messages import create, delivery
 from app.process import Process
@@ -71,7 +71,7 @@ async def race(process: Process, workspace_id: str, ledger: Path, people: int, s
                 reason="unsubscribed",
                 source="link",
             )
-        named.extend(await consent.quiet(process, out))
+        named.extend(await in_flight.quiet(process, out))
         answered[address] = time.time()
 
     async def send(through: Process) -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import asyncpg
 import httpx2
 
-from app.consent import consent
+from app.consent import in_flight
 from lab.chaos.senders import SECRET, Silence, exchange
 from lab.chaos.stage import Stage
 from tests.receivers import HELD
@@ -181,13 +181,13 @@ async def what_is_being_sent_is_waited_for(stage: Stage, probed: Probed) -> int:
     accepted = await status_of(stage, made["path"], body) == 202
     is_being_sent = accepted and await _is_being_sent(stage, address)
     opt_out = {"channel": "email", "address": address}
-    patience, began = 2 * consent.QUIET_SECONDS, time.monotonic()
+    patience, began = 2 * in_flight.QUIET_SECONDS, time.monotonic()
     answer = await insist(stage, "POST", "/suppressions", opt_out, seconds=patience)
     assert answer.status_code == 201, answer.text
     probed.silent_from[address] = time.time()
     named = answer.json()["inFlight"]
     probed.in_flight.update(named)
-    if time.monotonic() - began < consent.QUIET_SECONDS:
+    if time.monotonic() - began < in_flight.QUIET_SECONDS:
         probed.named_at_once.update(named)
     await insist(stage, "PATCH", f"/workflows/{made['id']}", {"state": "PAUSED"})
     return is_being_sent

@@ -4,35 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 
-from app.audience import erasing, subscriptions, upserts, writing
-from app.audience.upserts import Entry
+from app.audience import erasing, subscriptions, writing
 from app.audience.workspace_context import WorkspaceContext
 from app.consent import consent, preferences
 from app.consent.consent import Suppression
-from app.database.db import Handle
-from app.machine.reasons import Reason
-from app.messages import callbacks, create, delivery
-from app.messages.providers import Account
+from app.messages import create
 from app.process import Process
-from app.providers.base import SendError
-from app.providers.callbacks import DELIVERED, Report
-from app.store import contacts, delivery_attempts, messages, suppressions
+from app.store import contacts, messages, suppressions
 from app.store.contacts import Contact
-from lab.chaos import optout
 from tests.cast import HELLO, settle, suppress
-from tests.messages.test_delivery import accepts, refuses, with_provider
-from tests.receivers import HESITATE, Receiver
-from workers import retention
+from tests.messages.test_delivery import accepts, with_provider
 
 ADA = "ada@example.com"
-UNSURE = SendError("unknown", Reason.OUTCOME_UNKNOWN, "The reply was lost.")
-OptOut: TypeAlias = Callable[[Process, Handle, str], Awaitable[None]]
 
 
 async def contact(process: Process, acme: str, **values: Any) -> str:
@@ -85,29 +72,6 @@ async def read(process: Process, acme: str, id: str) -> Contact:
         row = await contacts.by_id(db, workspace_id=acme, id=id)
     assert row is not None
     return row
-
-
-async def test_what_each_reason_forbids(process: Process, acme: str) -> None:
-    """By the category of the message; a test email asks only whether there is a door."""
-    process, _ = with_provider(process, accepts)
-    allowed: dict[suppressions.Reason, list[str]] = {
-        "unsubscribed": ["transactional", "test"],
-        "stopped": ["test"],
-        "manual": ["test"],
-        "erased": ["test"],
-        "complained": ["test"],
-        "bounced": [],
-    }
-    made = {}
-    for reason in allowed:
-        await suppress(process, acme, reason, f"{reason}@example.com")
-        for category in ("transactional", "marketing", "test"):
-            made[reason, category] = await order(process, acme, category, f"{reason}@example.com")
-    await settle(process)
-    found = {key: await status_of(process, acme, id) for key, id in made.items()}
-    for (reason, category), ended in found.items():
-        sent = category in allowed[reason]
-        assert ended == (("SENT", None) if sent else ("SUPPRESSED", f"suppressed_{reason}"))
 
 
 async def test_an_address_is_suppressed_however_it_is_written_and_in_its_workspace_alone(
@@ -320,199 +284,6 @@ async def test_five_soft_bounces_in_a_row_are_one_for_good(process: Process, acm
     assert await status_of(process, acme, barred) == ("SUPPRESSED", "suppressed_bounced")
 
 
-# --- the race -------------------------------------------------------------------------------------
-
-
-async def test_an_opt_out_waits_for_what_is_under_way_and_names_what_stays_there(
-    process: Process, acme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with (
-        Receiver(tmp_path / "ledger", script=[HESITATE]) as receiver,
-        optout.sending(process, receiver) as through,
-    ):
-        id = await order(process, acme, "marketing")
-        [claimed] = await through.claim("message", [], 10)
-        under_way = asyncio.create_task(delivery.deliver(through, claimed))
-        await receiver.stalled.wait()
-        out = await suppress(process, acme, "unsubscribed")
-        with monkeypatch.context() as impatient:
-            impatient.setattr(consent, "QUIET_SECONDS", 0.2)
-            assert await consent.quiet(process, out) == [id]
-        waiting = asyncio.create_task(consent.quiet(process, out))
-        receiver.released.set()
-        await under_way
-        assert await waiting == []
-    async with process.database.read() as db:
-        row = await suppressions.by_reason(
-            db, workspace_id=acme, address_hash=out.address_hash, reason="unsubscribed"
-        )
-    assert row is not None
-    assert row.in_flight == [id]
-
-
-async def test_what_one_answer_named_stays_named_by_the_next(
-    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An opt-out from marketing lets receipts pass: those on their way are named, too."""
-    monkeypatch.setattr(consent, "QUIET_SECONDS", 0.0)
-    process, _ = with_provider(process, refuses(UNSURE))
-    first = await order(process, acme)
-    await settle(process)
-    out = await suppress(process, acme, "unsubscribed")
-    assert await consent.quiet(process, out) == [first]
-    await later(process, acme)
-    second = await order(process, acme)
-    await settle(process)
-    assert await consent.quiet(process, out) == [second]
-    assert await named(process, acme, out) == [first, second]
-
-
-async def named(process: Process, acme: str, out: Suppression) -> list[str]:
-    async with process.database.read() as db:
-        row = await suppressions.by_reason(
-            db, workspace_id=acme, address_hash=out.address_hash, reason=out.reason
-        )
-    assert row is not None
-    return list(row.in_flight)
-
-
-async def later(process: Process, acme: str) -> None:
-    """No provider accepts any more what it was given before now."""
-    async with process.database.write() as db:
-        await db.execute(
-            "UPDATE delivery_attempts SET finished_at = :then WHERE workspace_id = :acme",
-            then=await db.now() - messages.ACCEPTING,
-            acme=acme,
-        )
-
-
-async def sent_again(process: Process, acme: str, contact_id: str | None = None) -> str:
-    """A message of two attempts: nobody knows of the first, and the second has arrived."""
-    unsure, _ = with_provider(process, refuses(UNSURE))
-    id = await order(unsure, acme, contact_id=contact_id, to=None if contact_id else ADA)
-    await settle(unsure)
-    async with process.database.write() as db:
-        assert await create.resend(process, db, acme, id)
-    accepting, _ = with_provider(process, accepts)
-    await settle(accepting)
-    assert await status_of(process, acme, id) == ("SENT", None)
-    return id
-
-
-async def test_an_attempt_that_may_arrive_is_named_although_the_next_one_has_arrived(
-    process: Process, acme: str
-) -> None:
-    id = await sent_again(process, acme)
-    out = await suppress(process, acme, "manual")
-    assert await consent.quiet(process, out) == [id]
-    assert await named(process, acme, out) == [id]
-    await later(process, acme)
-    assert await consent.quiet(process, out) == []
-
-
-async def test_a_report_on_the_next_attempt_says_nothing_of_the_one_before(
-    process: Process, acme: str
-) -> None:
-    id = await sent_again(process, acme)
-    async with process.database.read() as db:
-        [_, second] = await delivery_attempts.of_message(db, workspace_id=acme, message_id=id)
-    report = Report("told", acme, second, None, DELIVERED, None)
-    await callbacks.report(process, Account("scripted", acme, ""), report)
-    assert await status_of(process, acme, id) == ("DELIVERED", None)
-    assert await consent.quiet(process, await suppress(process, acme, "manual")) == [id]
-
-
-@pytest.mark.parametrize("resent", [True, False])
-async def test_an_erasure_names_what_may_arrive(process: Process, acme: str, resent: bool) -> None:
-    ada = await contact(process, acme, email=ADA)
-    if resent:
-        id = await sent_again(process, acme, ada)
-    else:
-        unsure, _ = with_provider(process, refuses(UNSURE))
-        id = await order(unsure, acme, to=None, contact_id=ada)
-        await settle(unsure)
-    row = await read(process, acme, ada)
-    async with process.database.write() as db:
-        await erasing.erase(db, WorkspaceContext(acme, None, process.vault), ada)
-    [out] = consent.erased(process, acme, row)
-    assert await consent.quiet(process, out) == [id]
-    assert await named(process, acme, out) == [id]
-
-
-async def test_what_can_arrive_no_more_forgets_its_address(process: Process, acme: str) -> None:
-    id = await sent_again(process, acme)
-    async with process.database.write() as db:
-        await messages.forget_addresses(db, workspace_id=acme, limit=10)
-    assert await hashed(process) == [id]
-    await later(process, acme)
-    async with process.database.write() as db:
-        await messages.forget_addresses(db, workspace_id="ws_0", limit=10)
-        await messages.forget_addresses(db, workspace_id=acme, limit=10)
-    assert await hashed(process) == []
-
-
-async def test_a_round_of_retention_forgets_all_that_can_arrive_no_more(
-    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Batch by batch, without looking at all else again."""
-    caplog.set_level("INFO", retention.log.name)
-    monkeypatch.setattr(retention, "BATCH", 2)
-    for _ in range(5):
-        await sent_again(process, acme)
-    await later(process, acme)
-    scan = retention.RetentionScan()
-    while await scan.run_batch(process):
-        assert await hashed(process) != []  # then the round is over
-    assert await hashed(process) == []
-    logged = [vars(one) for one in caplog.records if one.name == retention.log.name]
-    assert [(one["message"], one["messages"]) for one in logged] == [
-        ("addresses of messages forgotten", 5)
-    ]
-
-
-async def hashed(process: Process) -> list[str]:
-    """Messages that are known by their address."""
-    async with process.database.read() as db:
-        rows = await db.fetch_all("SELECT id FROM messages WHERE address_hash IS NOT NULL")
-    return [row["id"] for row in rows]
-
-
-async def by_link(process: Process, db: Handle, acme: str) -> None:
-    """Ada opts out, who is no contact: there is no row to lock."""
-    await consent.suppress(
-        process,
-        db,
-        workspace_id=acme,
-        channel="email",
-        address=ADA,
-        reason="unsubscribed",
-        source="link",
-    )
-
-
-async def by_file(process: Process, db: Handle, acme: str) -> None:
-    entry = Entry.read(None, {"email": ADA, "subscriptions": {"email": "unsubscribed"}})
-    workspace = WorkspaceContext(acme, None, process.vault)
-    assert await upserts.upsert(db, workspace, [entry]) == ["created"]
-
-
-@pytest.mark.parametrize("opt_out", [by_link, by_file])
-async def test_an_intent_waits_for_an_opt_out_under_way_and_obeys_it(
-    process: Process, acme: str, opt_out: OptOut
-) -> None:
-    if process.database.engine == "sqlite":
-        pytest.skip("SQLite's one writer makes every transaction wait for every other")
-    process, provider = with_provider(process, accepts)
-    id = await order(process, acme, "marketing")
-    async with process.database.write() as db:
-        await opt_out(process, db, acme)
-        sends = asyncio.create_task(settle(process))
-        await asyncio.wait([sends], timeout=0.3)  # time enough to send, were it not waiting
-        assert provider.given == []
-    await sends
-    assert await status_of(process, acme, id) == ("SUPPRESSED", "suppressed_unsubscribed")
-
-
 async def test_a_link_in_mail_to_a_former_address_locks_the_contact_before_any_address(
     process: Process, acme: str
 ) -> None:
@@ -541,14 +312,3 @@ async def test_a_link_in_mail_to_a_former_address_locks_the_contact_before_any_a
         await asyncio.wait([leaving], timeout=0.3)  # it waits for the contact
         await suppressions.lock(db, hash_of(former))
     assert len(await leaving) == 2
-
-
-async def test_nothing_is_accepted_after_an_opt_out_was_answered(
-    process: Process, acme: str, tmp_path: Path
-) -> None:
-    if process.database.engine == "sqlite":
-        pytest.skip("SQLite's one writer decides every race before it begins")
-    found = await optout.race(process, acme, tmp_path / "ledger", 30, seed=7)
-    assert found.late == 0, found
-    assert found.received, found
-    assert found.suppressed, found

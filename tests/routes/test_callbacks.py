@@ -13,7 +13,7 @@ import httpx2
 import orjson
 import pytest
 
-from app.consent import consent
+from app.consent import in_flight
 from app.errors import Unavailable
 from app.intake import webhooks
 from app.messages import callbacks, circuit_breaker, create, delivery, providers
@@ -635,14 +635,14 @@ async def test_a_copy_of_a_stop_waits_for_what_is_being_sent(
         raise Unavailable("The database is away.")
 
     with monkeypatch.context() as dying:
-        dying.setattr(consent, "quiet", dies)
+        dying.setattr(in_flight, "quiet", dies)
         with pytest.raises(AssertionError, match="unavailable"):
             await service.says("STOP")
     assert await service.reasons() == [("sms", "stopped")]
-    monkeypatch.setattr(consent, "QUIET_SECONDS", 0.3)
+    monkeypatch.setattr(in_flight, "QUIET_SECONDS", 0.3)
     began = time.monotonic()
     assert "<Message>" not in await service.says("STOP")
-    assert time.monotonic() - began > consent.QUIET_SECONDS
+    assert time.monotonic() - began > in_flight.QUIET_SECONDS
     async with service.process.database.read() as db:
         assert await db.fetch_value("SELECT in_flight FROM suppressions") == [claimed.id]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.audience import erasing, pii_search
-from app.consent import consent
+from app.consent import in_flight
 from app.database.db import Database, Handle
 from app.errors import Unavailable
 from app.main import web
@@ -229,7 +229,7 @@ async def test_mail_about_accounts_is_not_the_contact_s(cast: Cast, process: Pro
 async def test_what_is_on_its_way_to_its_address_by_itself_is_forgotten_too(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consent, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(in_flight, "QUIET_SECONDS", 0.2)
     contact = await cast.ed.made("/contacts", {"email": f"{MARKER}@x.test"})
     await written_to(cast)
     slow, calling, erased = held_up(process)
@@ -425,7 +425,7 @@ async def test_what_a_worker_had_in_hand_is_forgotten_too(
     cast: Cast, process: Process, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The contact goes while its message is with the provider, and while an event comes in."""
-    monkeypatch.setattr(consent, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(in_flight, "QUIET_SECONDS", 0.2)
     receipt = await posted(cast, token)
     for row in await process.claim("run", [], 50):
         await runner.move(process, row)

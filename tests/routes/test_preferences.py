@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from app.consent import consent
-from app.consent.consent import FORBIDS
+from app.consent import in_flight
+from app.consent.judgement import FORBIDS
 from app.machine.visible import shows_link
 from app.messages.footers import HIDDEN
 from app.process import Process
@@ -325,7 +325,7 @@ async def test_what_may_still_arrive_the_page_does_not_deny(
     client: httpx2.AsyncClient,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(consent, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(in_flight, "QUIET_SECONDS", 0.2)
     [mail] = await mails(cast, process, tmp_path / "ledger", NEWS)
     async with (
         Receiver(tmp_path / "later", script=[HESITATE]) as receiver,

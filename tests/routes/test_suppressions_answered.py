@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from app.consent import consent
+from app.consent import in_flight
 from app.database.db import Database
 from app.errors import Unavailable
 from app.messages import create
@@ -65,7 +65,7 @@ async def dies_waiting(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
         raise Unavailable("The database is away.")
 
     with monkeypatch.context() as dying:
-        dying.setattr(consent, "quiet", dies)
+        dying.setattr(in_flight, "quiet", dies)
         assert (await ask()).status_code == 503
 
 
@@ -108,7 +108,7 @@ async def test_a_retry_waits_when_the_first_wait_came_to_nothing(
 async def test_an_answer_about_the_default_topic_names_what_may_arrive(
     cast: Cast, process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consent, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(in_flight, "QUIET_SECONDS", 0.2)
     default = {"name": "News", "channels": ["email"], "isDefault": True}
     topic = (await cast.ed.made("/topics", default))["id"]
     ada = (await cast.ed.made("/contacts", ADA))["id"]
@@ -123,7 +123,7 @@ async def test_an_answer_about_the_default_topic_names_what_may_arrive(
 async def test_a_retry_names_what_may_arrive_after_it(
     cast: Cast, process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consent, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(in_flight, "QUIET_SECONDS", 0.2)
     id = await is_sending(process, acme)
     ask = keyed(cast.adam, "/suppressions", BY_HAND)
     await dies_waiting(ask, monkeypatch)
@@ -138,7 +138,7 @@ async def test_a_retry_names_what_may_arrive_after_it(
 async def test_the_first_answer_names_what_may_arrive_after_it(
     cast: Cast, process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consent, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(in_flight, "QUIET_SECONDS", 0.2)
     id = await is_sending(process, acme)
     made = await cast.adam.made("/suppressions", BY_HAND)
     assert made["inFlight"] == [id]
@@ -191,14 +191,14 @@ async def test_a_patch_of_something_else_waits_for_nobody(
 ) -> None:
     made = await cast.ed.made("/contacts", {**ADA, **UNSUBSCRIBED})
     await is_sending(process, acme)
-    async with asyncio.timeout(consent.QUIET_SECONDS / 2):
+    async with asyncio.timeout(in_flight.QUIET_SECONDS / 2):
         changed = await cast.ed.patch(f"/contacts/{made['id']}", {"firstName": "Ada"})
     assert changed.json()["firstName"] == "Ada"
 
 
 async def test_what_is_refused_waits_for_nobody(cast: Cast, process: Process, acme: str) -> None:
     await is_sending(process, acme)
-    async with asyncio.timeout(consent.QUIET_SECONDS / 2):
+    async with asyncio.timeout(in_flight.QUIET_SECONDS / 2):
         refused = await cast.adam.post("/suppressions", {**BY_HAND, "address": "ada"})
         forbidden = await cast.vic.post("/suppressions", BY_HAND)
         nobody = await cast.ed.patch("/contacts/con_0", UNSUBSCRIBED)

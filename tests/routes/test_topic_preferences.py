@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from app.audience import subscriptions
-from app.consent import consent
+from app.consent import in_flight
 from app.consent.preferences import LINK
 from app.process import Process
 from app.providers.inbox import Inbox
@@ -240,7 +240,7 @@ async def test_what_is_on_its_way_is_waited_for_or_named(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(consent, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(in_flight, "QUIET_SECONDS", 0.2)
     ada, offers = (await cast.ed.made("/contacts", ADA))["id"], await topic(cast.ed)
     await answer(cast.ed, ada, offers)
     path = await mailed(cast, process, tmp_path / "ledger", ada, offers)
