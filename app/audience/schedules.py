@@ -13,7 +13,7 @@ from app.audience import reactions
 from app.audience.workspace_context import context_of
 from app.database.db import Handle
 from app.database.ids import new_id
-from app.machine import document, occasions
+from app.machine import document, occasions, recurrence
 from app.process import Process
 from app.store import contacts, jobs, missed_occasions, segment_members, watches, workspaces
 from app.store.jobs import Job
@@ -47,7 +47,7 @@ async def work(
     # Once it has begun it goes on to its last member, however long that takes.
     if segment.missed is None and due < oldest and segment.filled_up_to == "":
         await _pass_over(process, db, segment, job, oldest)
-        following = occasions.next_after(trigger, oldest, zone)
+        following = recurrence.next_after(trigger, oldest, zone)
         await watches.move_schedule(db, **whose, due_at=following, up_to="")
         return True
     ids = []
@@ -67,7 +67,7 @@ async def work(
     if len(ids) == CHUNK:
         await watches.move_schedule(db, **whose, due_at=due, up_to=ids[-1])
         return True
-    following = occasions.next_after(trigger, segment.ended_at or due, zone)
+    following = recurrence.next_after(trigger, segment.ended_at or due, zone)
     await watches.move_schedule(db, **whose, due_at=following, up_to="")
     return True
 
@@ -112,7 +112,7 @@ async def _miss_times(
     # Not from the first that was missed: before who came a year later there are thousands.
     earliest = min(held.values(), default=at)
     begin = max(at, earliest - timedelta(microseconds=1))
-    times = occasions.times(document.parse(watch.filter.encode()), begin, zone)
+    times = recurrence.times(document.parse(watch.filter.encode()), begin, zone)
     if at < earliest:
         at = next(times, None)
     following, passed, missed = next(times, None), 0, []

@@ -14,7 +14,7 @@ from app.audience.topics import wrong_channel
 from app.database.db import Handle
 from app.definitions import credentials, inspection, portable, starts, watching
 from app.errors import FieldError
-from app.machine import check, document, occasions
+from app.machine import check, document, recurrence
 from app.machine.nodes.wait_for import SEGMENTS
 from app.machine.program import Finding, Json, warning
 from app.messages import providers
@@ -189,7 +189,7 @@ async def _of_schedule(db: Handle, subject: Subject) -> list[Finding]:
         return []
     workspace = await workspaces.by_id(db, id=subject.workspace_id)
     zone = workspace.timezone if workspace is not None else None
-    if occasions.next_after(trigger, await db.now(), zone) is not None:
+    if recurrence.next_after(trigger, await db.now(), zone) is not None:
         return []
     message = "The schedule has ended: it starts no run any more. Give it a later UNTIL, or none."
     return [Finding("schedule_over", "/trigger/rrule", message)]

@@ -12,7 +12,7 @@ from datetime import datetime
 from app.audience import membership
 from app.database.db import Handle, new_id
 from app.errors import Problem
-from app.machine import document, occasions, segment_changes
+from app.machine import document, occasions, recurrence, segment_changes
 from app.machine.program import Json
 from app.process import Process
 from app.store import definitions, jobs, segment_members, watches, workspaces
@@ -131,7 +131,7 @@ async def _watch(
     workspace = await workspaces.by_id(db, id=workspace_id)
     now, due_at = await db.now(), None
     if trigger["source"] == "schedule":
-        due_at = occasions.next_after(trigger, since, workspace.timezone if workspace else None)
+        due_at = recurrence.next_after(trigger, since, workspace.timezone if workspace else None)
         if missed is not None and (due_at is None or due_at > now):
             return
     id = new_id("seg")
@@ -184,6 +184,6 @@ async def move_zone(
         else:
             if due_at is not None and due_at > now:
                 trigger = document.parse(watch.filter.encode())
-                due_at, up_to = occasions.next_in(trigger, now, before, zone), ""
+                due_at, up_to = recurrence.next_in(trigger, now, before, zone), ""
             await watches.move_schedule(db, **of, id=watch.id, due_at=due_at, up_to=up_to)
         await _wake(process, db, workspace_id, [watch.id])

@@ -9,7 +9,16 @@ from pydantic import AfterValidator, Field, JsonValue, RootModel, model_validato
 
 from app.audience import profile
 from app.definitions import trigger_node
-from app.machine import defaults, description, occasions, path, reentry, template, triggers
+from app.machine import (
+    defaults,
+    description,
+    occasions,
+    path,
+    recurrence,
+    reentry,
+    template,
+    triggers,
+)
 from app.machine.schema import READ_BACK, ref
 from app.routes.ids import AutomationId, WorkflowId
 from app.web.body import WRITE_ONLY, Name, Query, Shape, TimeOfDay, Writable
@@ -114,8 +123,8 @@ class WritableTrigger(Shape):
     offset: Annotated[str, AfterValidator(occasions.check_offset)] | None = None
     time: TimeOfDay | None = None
     repeat: Literal["yearly"] | None = None
-    rrule: Annotated[str, AfterValidator(occasions.check_rule)] | None = None
-    cron: Annotated[str, AfterValidator(occasions.check_cron)] | None = None
+    rrule: Annotated[str, AfterValidator(recurrence.check_rule)] | None = None
+    cron: Annotated[str, AfterValidator(recurrence.check_cron)] | None = None
     timezone: Annotated[str, AfterValidator(occasions.check_timezone)] | None = None
     grace_window: Annotated[str, AfterValidator(occasions.check_grace)] | None = None
     contact_lookup: Literal["email", "phone", "contact_id"] | None = None

@@ -15,7 +15,7 @@ from app.audience import chunks, membership, reactions, schedules, segment_jobs
 from app.audience.chunks import ChunkSize
 from app.database.db import Handle
 from app.definitions import watching
-from app.machine import document, occasions
+from app.machine import document, recurrence
 from app.process import Process
 from app.store import new_runs
 from tests.cast import Cast, settle
@@ -807,21 +807,21 @@ async def test_those_who_came_during_a_pause_go_through_the_times_that_they_miss
     for number in range(12):
         await until(process, half_past + timedelta(hours=2 * number))
         await person(cast, f"p{number}", tags=["vip"])
-    looks, after = [], occasions.Rule.after
+    looks, after = [], recurrence.Rule.after
 
-    def counting(rule: occasions.Rule, moment: datetime) -> Iterator[datetime]:
+    def counting(rule: recurrence.Rule, moment: datetime) -> Iterator[datetime]:
         looks.append(moment)
         return after(rule, moment)
 
-    walked, times = list[datetime](), occasions.times
+    walked, times = list[datetime](), recurrence.times
 
     def walking(*given: Any) -> Iterator[datetime]:
         for at in times(*given):
             walked.append(at)
             yield at
 
-    monkeypatch.setattr(occasions.Rule, "after", counting)
-    monkeypatch.setattr(occasions, "times", walking)
+    monkeypatch.setattr(recurrence.Rule, "after", counting)
+    monkeypatch.setattr(recurrence, "times", walking)
     monkeypatch.setattr(schedules, "CHUNK", chunk)
     await cast.ed.patch(path, {"state": "ACTIVE"})
     await settle(process)
@@ -837,7 +837,7 @@ async def test_those_who_came_during_a_pause_go_through_the_times_that_they_miss
         )
     assert len(rows) == 12  # the last one missed nothing, and ada all
     for row in rows:
-        assert row["at"] == occasions.next_after(trigger, row["created_at"], None)
+        assert row["at"] == recurrence.next_after(trigger, row["created_at"], None)
         assert row["until"] >= row["at"]
     assert [row["until"] == row["at"] for row in rows] == [False] * 11 + [True]
 
