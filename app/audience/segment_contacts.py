@@ -22,7 +22,7 @@ from app.process import Process
 from app.store import bounded_pages, contact_past, contacts, segment_members, segments
 from app.store.contact_past import Newest, PastEvent, PastMessage, PastRun
 from app.store.contacts import Contact
-from app.store.row_keys import WorkspaceKey
+from app.store.row_keys import ContactsKey, WorkspaceKey
 from app.store.segment_sql import Clause
 from app.store.segments import Fitting
 
@@ -216,7 +216,7 @@ async def pasts(
     tags = await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
     for start in range(0, len(rows), PASTS_AT_ONCE):
         few = rows[start : start + PASTS_AT_ONCE]
-        of: dict[str, Any] = {"workspace_id": workspace_id, "contact_ids": [row.id for row in few]}
+        of = ContactsKey(workspace_id=workspace_id, contact_ids=[row.id for row in few])
         nothing: list[Newest[Any]] = [Newest([], are_all=True) for _ in few]
         events = nothing
         if names:

@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from app.audience import subscriptions
 from app.audience.subscriptions import OptOut
@@ -14,6 +14,8 @@ from app.consent import consent, in_flight
 from app.consent.consent import Suppression
 from app.database.db import Handle
 from app.process import Process
+from app.store.row_keys import AddressKey
+from app.store.suppressions import Reason
 
 log = logging.getLogger(__name__)
 
@@ -85,24 +87,23 @@ async def apply(
     addresses.BadAddress for one that is no number, such as a short code.
     """
     keyword = meaning(text)
-    where: dict[str, Any] = {
-        "workspace_id": workspace_id,
-        "channel": channel,
-        "source": "inbound",
-    }
+    numbers: list[AddressKey] = [
+        {"workspace_id": workspace_id, "channel": channel, "address": sender} for sender in senders
+    ]
     match keyword:
         case "stop":
             out = [
-                await consent.suppress(process, db, **where, address=sender, reason="stopped")
-                for sender in senders
+                await consent.suppress(process, db, **one, reason="stopped", source="inbound")
+                for one in numbers
             ]
             reply = f"{workspace_name}: you will get no more messages. Reply START to resume."
             return Inbound(keyword, reply if any(one.is_new for one in out) else None, out)
         case "start":
             # What people say; not what providers, members and erasures do.
-            where["reasons"] = ["stopped", "unsubscribed"]
+            reasons: Sequence[Reason] = ("stopped", "unsubscribed")
             lifted = [
-                await consent.lift(process, db, **where, address=sender) for sender in senders
+                await consent.lift(process, db, **one, reasons=reasons, source="inbound")
+                for one in numbers
             ]
             reply = f"{workspace_name}: you will get messages again. Reply STOP to end them."
             return Inbound(keyword, reply if any(lifted) else None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
 
 from app.audience import shapes, subscriptions, topics
 from app.audience.subscriptions import Given
@@ -201,18 +200,29 @@ async def leave(
 async def opt_out(process: Process, db: Handle, link: Link, channel: str) -> list[Suppression]:
     """On the channel, wherever it leads to the person now and, by the message, led before; and
     wherever it will, should the contact have no address there now."""
-    how: dict[str, Any] = {
-        "workspace_id": link.workspace_id,
-        "channel": channel,
-        "reason": "unsubscribed",
-        "source": "link",
-    }
     made = []
     for hash, address in await _addresses(process, db, link, channel):
         if address is None:  # only its hash is known
-            made.append(await consent.suppress_hashed(process, db, **how, hash=hash))
+            out = await consent.suppress_hashed(
+                process,
+                db,
+                workspace_id=link.workspace_id,
+                channel=channel,
+                hash=hash,
+                reason="unsubscribed",
+                source="link",
+            )
         else:
-            made.append(await consent.suppress(process, db, **how, address=address))
+            out = await consent.suppress(
+                process,
+                db,
+                workspace_id=link.workspace_id,
+                channel=channel,
+                address=address,
+                reason="unsubscribed",
+                source="link",
+            )
+        made.append(out)
     contact = await _contact_of(db, link)
     if contact is not None and subscriptions.key_of(contact, channel) is None:
         await consent.leave_without_address(

@@ -86,7 +86,18 @@ class IncomingRequest:
     body: bytes
 
 
-def record(request: IncomingRequest, outcome: Outcome, status: int, **rest: Any) -> RequestRecord:
+def record(
+    request: IncomingRequest,
+    outcome: Outcome,
+    status: int,
+    *,
+    code: str | None = None,
+    detail: str | None = None,
+    body: bytes | None = None,
+    run_id: str | None = None,
+    contact_id: str | None = None,
+    looked_up: str | None = None,
+) -> RequestRecord:
     return RequestRecord(
         workspace_id=request.workspace_id,
         definition_id=request.definition_id,
@@ -96,7 +107,12 @@ def record(request: IncomingRequest, outcome: Outcome, status: int, **rest: Any)
         headers=masked(request.head.headers),
         ip=request.head.ip,
         duration_ms=request.head.elapsed_ms(),
-        **rest,
+        code=code,
+        detail=detail,
+        body=body,
+        run_id=run_id,
+        contact_id=contact_id,
+        looked_up=looked_up,
     )
 
 

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any
 
 from app.audience import addresses
 from app.consent import consent, in_flight, keywords
@@ -195,10 +194,17 @@ async def _receive_in(
         workspace = await workspaces.by_id(db, id=workspace_id)
         if workspace is None:
             return None
-        text = keywords.words_of(inbound.text, inbound.pressed)
-        what: dict[str, Any] = {"senders": senders, "text": text, "channel": inbound.channel}
+        text, channel = keywords.words_of(inbound.text, inbound.pressed), inbound.channel
         if not await _once(process, db, workspace_id, account.provider, inbound.id):
-            return keywords.again(process, workspace_id=workspace_id, **what)
+            return keywords.again(
+                process, workspace_id=workspace_id, senders=senders, text=text, channel=channel
+            )
         return await keywords.apply(
-            process, db, workspace_id=workspace_id, workspace_name=workspace.name, **what
+            process,
+            db,
+            workspace_id=workspace_id,
+            senders=senders,
+            text=text,
+            workspace_name=workspace.name,
+            channel=channel,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, WithJsonSchema
 from starlette.responses import Response
@@ -19,6 +19,7 @@ from app.simulation.proofs import NamedCase
 from app.simulation.scenes import Given
 from app.store import definition_cases
 from app.store.definitions import Definition
+from app.store.row_keys import DefinitionKey
 from app.web import reply
 from app.web.body import Name, Shape
 from app.web.routing import Call, Endpoint, get
@@ -73,7 +74,7 @@ async def exported(call: Call, row: Definition) -> dict[str, Json]:
     """With its cases."""
     workspace_id = call.member.workspace_id
     file = await filing.exported(call.db, workspace_id, row)
-    of: dict[str, Any] = {"workspace_id": workspace_id, "definition_id": row.id}
+    of: DefinitionKey = {"workspace_id": workspace_id, "definition_id": row.id}
     cases = [proofs.written(one) for one in await definition_cases.of_definition(call.db, **of)]
     if cases:
         called = await filing.audience(call.db, workspace_id)

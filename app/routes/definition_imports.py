@@ -29,6 +29,7 @@ from app.routes.ids import AutomationId, TemplateId, WorkflowId
 from app.simulation import proofs
 from app.store import definition_cases, definitions
 from app.store.definitions import Definition, Filed
+from app.store.row_keys import DefinitionKey
 from app.web import reply
 from app.web.body import WRITE_ONLY, Shape
 from app.web.routing import Call, post
@@ -366,7 +367,7 @@ class _Importing:
         if given is None:
             return
         call = self.call
-        of: dict[str, Any] = {"workspace_id": call.member.workspace_id, "definition_id": id}
+        of: DefinitionKey = {"workspace_id": call.member.workspace_id, "definition_id": id}
         known = {one.name: one for one in await definition_cases.of_definition(call.db, **of)}
         for name in known.keys() - {case["name"] for case in given}:
             await case_routes.delete_case(call, id, known[name])

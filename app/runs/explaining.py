@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
 from app.audience import lookups
 from app.database.db import Handle
@@ -20,6 +19,7 @@ from app.store import explaining, segments, workspaces
 from app.store.contacts import Contact
 from app.store.definitions import Definition
 from app.store.explaining import ExplainedMessage, ExplainedRequest, ExplainedRun, ExplainedStep
+from app.store.row_keys import WorkspaceKey
 from app.store.webhook_requests import KEPT_FOR
 
 MOST_NAMED = 3  # messages in one sentence
@@ -71,6 +71,11 @@ NOTHING_CAME: Mapping[str, str] = {
 }
 
 
+class Asked(WorkspaceKey):
+    definition_id: str | None
+    since: datetime | None
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """The contact, and the definition and the time that it is about, if any are given."""
@@ -81,15 +86,15 @@ class Question:
     since: datetime | None
 
     @property
-    def whose(self) -> dict[str, Any]:
-        definition_id = self.definition and self.definition.id
-        return {"workspace_id": self.workspace_id, "definition_id": definition_id}
+    def asked(self) -> Asked:
+        definition_id = self.definition.id if self.definition is not None else None
+        return Asked(workspace_id=self.workspace_id, definition_id=definition_id, since=self.since)
 
 
 async def explain(process: Process, db: Handle, question: Question) -> list[Explained]:
     """All that is known, newest first. Raises Heavy."""
     contact_id = question.contact.id
-    known = await explaining.runs(db, contact_id=contact_id, since=question.since, **question.whose)
+    known = await explaining.runs(db, contact_id=contact_id, **question.asked)
     found = [
         *await _of_requests(process, db, question),
         *await _of_runs(process, db, question, known),
@@ -113,19 +118,23 @@ async def explain(process: Process, db: Handle, question: Question) -> list[Expl
 
 async def _of_requests(process: Process, db: Handle, question: Question) -> list[Explained]:
     hashes = lookups.hashes(process.vault, question.workspace_id, question.contact)
-    same = {"since": question.since, **question.whose}
     found = [
         _request(REFUSED_CODES.get(one.code, Explanation.REFUSED_REQUEST), one)
-        for one in await explaining.refused(db, looked_up=hashes, **same)
+        for one in await explaining.refused(db, looked_up=hashes, **question.asked)
     ]
     found += [
         _request(Explanation.REPEATED, one)
-        for one in await explaining.repeated(db, contact_id=question.contact.id, **same)
+        for one in await explaining.repeated(db, contact_id=question.contact.id, **question.asked)
     ]
     if question.definition is not None:
         found += [
             _request(Explanation.REFUSED_UNREADABLE, one)
-            for one in await explaining.refused_unreadable(db, **same)
+            for one in await explaining.refused_unreadable(
+                db,
+                workspace_id=question.workspace_id,
+                definition_id=question.definition.id,
+                since=question.since,
+            )
         ]
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypedDict
 
 
@@ -27,6 +28,10 @@ class SegmentKey(WorkspaceKey):
 
 class ContactKey(WorkspaceKey):
     contact_id: str
+
+
+class ContactsKey(WorkspaceKey):
+    contact_ids: Sequence[str]
 
 
 class EntrantKey(DefinitionKey):
