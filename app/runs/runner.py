@@ -92,7 +92,8 @@ async def move_some(process: Process, claimed: Sequence[Job]) -> Sequence[bool |
             whose = sorted(first)
             walked = [first[one] for one in whose]
             # The contact before its runs' jobs, as whoever changes it wakes them.
-            found = await pipelining.run_all(db, [partial(_contact, *one) for one in whose])
+            locking = [partial(contacts.locked, workspace_id=one, id=id) for one, id in whose]
+            found = await pipelining.run_all(db, locking)
             held = await jobs.lock(db, walked)
             works = [
                 partial(_walk, process, job, contact, job in held)
@@ -102,10 +103,6 @@ async def move_some(process: Process, claimed: Sequence[Job]) -> Sequence[bool |
     except CommitUnknown as error:
         return [error for _ in claimed]
     return [rests.get(job, False) for job in claimed]
-
-
-async def _contact(workspace_id: str, id: str, db: Handle) -> Contact | None:
-    return await contacts.locked(db, workspace_id=workspace_id, id=id)
 
 
 # Of heavy workspaces: a step that is too heavy ends its transaction.
