@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from app.definitions.drawing.kind_styles import KIND_STYLES
 from app.machine import secrets
 from app.machine.reasons import Reason
 from app.routes import ROUTES, SANDBOX_ROUTES
@@ -96,6 +97,13 @@ def test_the_console_says_of_each_code_what_to_do_about_it() -> None:
     assert sorted(ADVICE["exclusions"]) == sorted(BARRED)
     short = [text for table in ADVICE.values() for text in table.values() if len(text) < 10]
     assert short == []
+
+
+def test_a_kind_of_node_has_the_same_title_on_a_card_and_in_a_picture() -> None:
+    source = (SOURCES / "words.ts").read_text("utf-8")
+    table = source.partition("const KINDS")[2].partition("\n}")[0]
+    titles = dict(re.findall(r"\b(\w+): '([^']+)',", table))
+    assert titles == {kind: style.title for kind, style in KIND_STYLES.items()}
 
 
 # What the message of a broadcast does not end with, nor waits for as its recipient alone.

@@ -37,7 +37,7 @@ KIND_STYLES: Mapping[str, KindStyle] = {
     "add_tag": KindStyle("Add tag", "card", "contact", ("tag",)),
     "remove_tag": KindStyle("Remove tag", "card", "contact", ("tag",)),
     "http_request": KindStyle("HTTP request", "slanted", "call", ("url",)),
-    "start_workflow": KindStyle("Start another", "barred", "call", ("workflowId", "automationId")),
+    "start_workflow": KindStyle("Start workflow", "barred", "call", ("workflowId", "automationId")),
     "exit": KindStyle("Exit", "pill", "end", ("reason",)),
 }
 
