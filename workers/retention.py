@@ -114,9 +114,10 @@ class RetentionScan:
             try:
                 is_more |= await remove()
             except Unavailable as problem:
-                log.warning("removal postponed", extra={**whose, "error": problem.detail})
+                whose["error"] = problem.detail
+                log.warning("removal of old data postponed", extra=whose)
             except Exception:  # one fails by itself: the other is removed all the same
-                log.exception("removal failed", extra=whose)
+                log.exception("removal of old data failed", extra=whose)
         return deleted.rows, is_more
 
 

@@ -88,7 +88,7 @@ async def work_in_chunks(
         done = await lease.until_known(partial(_unless_cut_off, chunk, size))
         if isinstance(done, CutOff):
             extra = {**job.logged, "contacts": done.contacts, "error": done.reason}
-            log.warning("chunk given up", extra=extra)
+            log.warning("a chunk of contacts was cut off", extra=extra)
             # It goes on in this claim, with one contact: the next begins with those again who took
             # too long together.
             ends, is_cut_off = began + SLOW_SPELL_SECONDS, True

@@ -169,7 +169,7 @@ def check_grace(text: str) -> str:
     if length is None:
         raise ValueError(place.findings[0].message)
     if length < SHORTEST_GRACE:
-        raise ValueError("Must be a minute or more: nobody looks to the second. PT1M is the least.")
+        raise ValueError("Must be a minute or more, PT1M: runs start seconds after the occasion.")
     return text
 
 

@@ -153,7 +153,7 @@ class Provider:
             # What the ID token left to that endpoint (OpenID Connect Core §5.3.2).
             more = _checked(Claims, await self._get(metadata.userinfo_endpoint, access_token))
             if more.sub != claims.sub:
-                raise Refused("The provider speaks of two people at once.")
+                raise Refused("The provider's ID token and userinfo name different people (sub).")
             return more
         return claims
 
@@ -253,7 +253,9 @@ class Provider:
             return dict(claims)
         except (JoseError, ValueError, TypeError) as error:  # TypeError: JSON of another shape
             log.warning("an ID token was refused", extra={"error": repr(error)})
-            raise Refused("The provider's ID token does not hold here.") from None
+            raise Refused(
+                "The provider's ID token is not valid: its signature or a claim in it is wrong."
+            ) from None
 
     async def _decoded(self, metadata: Metadata, id_token: str) -> jwt.Token:
         keys = await self._key_set(metadata, newer_than=KEPT_SECONDS)

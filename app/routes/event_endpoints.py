@@ -225,8 +225,10 @@ def _refuse_inward(call: Call, text: str) -> None:
     """Refuse what can be refused without a name server; the rest is judged at each try."""
     url = egress.parse_url(text)
     if url.netloc == egress.parse_url(call.process.settings.base_url).netloc:
-        # What an event starts here would be told of here, and so on for ever.
-        raise _refused("Must not be our own address: an event would tell of what it started.")
+        raise _refused(
+            "Must not be an address of this service: an event that is posted here causes the next"
+            " one, and so on for ever."
+        )
     try:
         address = str(ip_address(url.host))
     except ValueError:

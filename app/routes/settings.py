@@ -162,7 +162,7 @@ async def _require_kept(call: Call, row: workspaces.Workspace, new: WritableWork
                 sentence = f"{kind} ask for events of longer ago: {', '.join(names[:5])}."
                 errors.append(FieldError("/retentionDays", sentence))
     if errors:
-        raise Problem("invalid", "The workspace cannot be changed so; see errors.", errors=errors)
+        raise Problem("invalid", "These settings are not valid; see errors.", errors=errors)
 
 
 async def _await_senders(call: Call, answer: JsonResponse) -> Response:

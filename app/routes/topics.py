@@ -161,7 +161,7 @@ def _check(new: WritableTopic) -> None:
 
 
 def _invalid(errors: list[FieldError]) -> Problem:
-    return Problem("invalid", "The topic cannot be like this; see errors.", errors=errors)
+    return Problem("invalid", "The topic is not valid; see errors.", errors=errors)
 
 
 def _columns(new: WritableTopic) -> dict[str, Any]:

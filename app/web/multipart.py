@@ -69,7 +69,7 @@ class _Form:
     def __post_init__(self) -> None:
         boundary = parse_options_header(self.content_type)[1].get(b"boundary")
         if not boundary:
-            raise _malformed("The Content-Type of a form names its boundary.")
+            raise _malformed("The Content-Type of a form must name its boundary.")
         try:
             self._parser = MultipartParser(
                 boundary,
@@ -84,7 +84,7 @@ class _Form:
                 },
             )
         except FormParserError as error:  # of a boundary longer than RFC 2046 §5.1.1 allows
-            raise _malformed(f"The form's boundary is none: {error}.") from None
+            raise _malformed(f"The boundary in the Content-Type is not valid: {error}.") from None
 
     def feed(self, piece: bytes) -> None:
         try:

@@ -1074,7 +1074,7 @@ async def test_whoever_takes_too_long_even_alone_is_judged_by_the_machine(
         [job] = await process.claim("segment", [], 1)
         await segment_jobs.work(process, job)
         assert [count for _, count in (await here.kept()).values()] == [done]
-    given_up = [one for one in caplog.records if one.message == "chunk given up"]
+    given_up = [one for one in caplog.records if one.message == "a chunk of contacts was cut off"]
     assert [vars(one)["contacts"] for one in given_up] == [8, 1] * 3
 
 

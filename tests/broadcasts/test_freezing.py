@@ -451,7 +451,7 @@ async def test_a_chunk_that_is_cut_off_is_so_though_an_earlier_answer_was_lost(
     await sending.move(process, job)
     assert steps == [8, 8, 1]
     [warning] = [vars(one) for one in caplog.records if one.name == chunks.log.name]
-    assert (warning["message"], warning["job_id"]) == ("chunk given up", job.id)
+    assert (warning["message"], warning["job_id"]) == ("a chunk of contacts was cut off", job.id)
 
 
 async def test_a_claim_is_given_back_though_its_lease_may_have_run_out(

@@ -420,7 +420,7 @@ async def test_an_audit_trail_that_the_database_cannot_reach_is_left_for_the_nex
     monkeypatch.setattr(audit_logs, "head_locked", away)
     await went_round(process)
     assert await counts(process, cast.olivia.workspace_id) == dict.fromkeys(GROWING, 0)
-    assert "removal postponed" in caplog.messages
+    assert "removal of old data postponed" in caplog.messages
     assert [line for line in caplog.records if line.levelname == "ERROR"] == []
 
 
@@ -440,7 +440,7 @@ async def test_addresses_that_cannot_be_forgotten_now_hold_up_no_other_batch(
     monkeypatch.setattr(messages, "forget_addresses", away)
     await went_round(process)
     assert await counts(process, cast.olivia.workspace_id) == dict.fromkeys(GROWING, 0)
-    assert "removal postponed" in caplog.messages
+    assert "removal of old data postponed" in caplog.messages
 
 
 async def test_a_round_is_due_once_an_hour(cast: Cast, process: Process) -> None:
