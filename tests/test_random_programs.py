@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -23,6 +22,7 @@ from app.process import Process
 from app.simulation import cases, scenes, simulation, traces
 from app.simulation.simulation import MessageOutcome, Scenario, ScenarioEvent, SimulatedRun
 from tests.driving import drive, opened_on
+from tests.examples import examples
 from tests.listener import Asked, Listener, says
 
 START = datetime(2026, 3, 27, 9, tzinfo=UTC)  # two days before clocks change
@@ -33,10 +33,7 @@ CONTACT = {
     "tags": ["red", "vip"],
 }
 WORDS = ("red", "blue", "vip")
-TIMES = int(os.environ.get("EXAMPLES", "1"))  # make -C lab fuzz-programs; else always the same ones
-QUICK = settings(
-    max_examples=60 * TIMES, deadline=None, derandomize=TIMES == 1, database=None, print_blob=True
-)
+QUICK = examples(200)  # many times as many: make -C lab fuzz-programs
 SERVER = "http://server.example"  # answers with the status that its path names
 ANSWER = {"word": "red", "total": 1.5}
 STARTED = "wfl_" + "0" * 26
@@ -293,7 +290,7 @@ def test_a_step_is_the_same_every_time_and_from_a_state_that_was_kept(
 def test_every_kind_is_among_them() -> None:
     met: set[str] = set()
 
-    @settings(QUICK, max_examples=100)
+    @examples(100)
     @given(arrays)
     def look(steps: Any) -> None:
         met.update(step["type"] for step in every(named(steps)))
@@ -317,7 +314,7 @@ def test_a_drawing_goes_the_way_of_its_steps(
     assert traces.normal(played[0]) == traces.normal(played[1])
 
 
-@settings(QUICK, max_examples=25 * TIMES, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(examples(100), suppress_health_check=[HealthCheck.filter_too_much])
 @given(arrays, triggers, st.data())
 def test_what_goes_round_rests_on_its_way_or_is_refused(
     steps: Any, trigger: Any, data: Any
@@ -369,7 +366,7 @@ def event_json(event: ScenarioEvent) -> dict[str, Any]:
     }
 
 
-@settings(QUICK, max_examples=40 * TIMES)
+@examples(100)
 @given(arrays, triggers, scenario_events)
 async def test_a_real_run_does_what_the_paper_says(
     real: Process, server: str, steps: Any, trigger: Any, coming: list[ScenarioEvent]

@@ -7,11 +7,12 @@ import sys
 
 import pytest
 from email_validator import EmailNotValidError, validate_email
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.audience import addresses
 from app.audience.addresses import BadAddress, Email
+from tests.examples import examples
 
 COUNTRIES = [None, "US", "DE", "AQ", "zz", ""]
 
@@ -208,7 +209,7 @@ LOCAL = st.from_regex(r"[A-Za-z0-9._+-]{1,66}", fullmatch=True)
 LONG = st.integers(60, 66).map(lambda length: "x" * length)
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@examples(300)
 @given(
     LOCAL | LONG,
     st.lists(LABEL | LONG, min_size=1, max_size=4),

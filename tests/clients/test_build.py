@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from app.machine import check, description, document, triggers
 from app.machine.schema import ref, written
 from tests.deployment import Part, until
+from tests.examples import TIMES, examples
 from tests.machine import samples
-from tests.machine.test_description import BODIES, QUICK, TIMES, refused
+from tests.machine.test_description import BODIES, refused
 from tests.routes import test_definition_shapes as shapes
 from tests.servers import free_port
 
@@ -203,7 +204,7 @@ def drawn() -> list[tuple[check.Shape, Any]]:
     and the examples."""
     found: list[tuple[check.Shape, Any]] = []
 
-    @settings(QUICK, max_examples=250 * TIMES)
+    @examples(250)
     @given(samples.mutated(samples.arrays), samples.mutated(samples.graphs()))
     def collect(steps: Any, graph: Any) -> None:
         found.append(("steps", document.parse(document.dumps(steps))))
@@ -220,7 +221,7 @@ def drawn() -> list[tuple[check.Shape, Any]]:
 def of_triggers() -> list[Any]:
     found: list[Any] = []
 
-    @settings(QUICK, max_examples=250 * TIMES)
+    @examples(250)
     @given(samples.mutated(samples.triggers))
     def collect(trigger: Any) -> None:
         found.append(document.parse(document.dumps(trigger)))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from app.files import sheets
 from app.files.sheets import Csv, JsonLines, Reader, Record
+from tests.examples import examples
 
 
 def read(reader: Callable[[], Reader], data: bytes, size: int = 1_000_000) -> list[Record]:
@@ -212,6 +213,7 @@ def test_what_a_spreadsheet_takes_for_a_formula_gets_an_apostrophe(start: str, b
     assert sheets.as_written(record.value[0]) == text
 
 
+@examples(100)
 @given(
     rows=st.lists(CELLS.filter(lambda cells: cells != [""]), max_size=9), size=st.integers(1, 30)
 )
@@ -223,6 +225,7 @@ def test_what_is_written_is_read_back_and_no_cell_of_it_is_a_formula(
     assert [[sheets.as_written(cell) for cell in one.value] for one in records] == rows
 
 
+@examples(100)
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=9)))
 def test_a_list_in_a_cell_is_read_back(texts: list[str]) -> None:
     texts = [text.strip() for text in texts if text.strip()]

@@ -6,11 +6,12 @@ from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from app.machine import calendar
 from app.machine.calendar import DAYS, instant, next_time
+from tests.examples import examples
 
 BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
 
@@ -144,7 +145,7 @@ def change_near(moment: datetime, zone: ZoneInfo) -> datetime | None:
     return None
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(zone=zones, moment=moments, minutes=st.integers(-200, 200), at=times, days=some_days)
 def test_around_every_change_the_next_time_is_the_first_that_the_clock_shows(
     zone: ZoneInfo, moment: datetime, minutes: int, at: time, days: set[str]
@@ -174,7 +175,7 @@ def test_around_every_change_the_next_time_is_the_first_that_the_clock_shows(
         assert not (on_time and DAYS[shown.weekday()] in days)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(zone=zones, moment=moments)
 def test_what_the_clock_shows_first_is_that_very_moment(zone: ZoneInfo, moment: datetime) -> None:
     moment = moment.replace(microsecond=0)

@@ -7,12 +7,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.definitions import inspection
 from app.machine import check, document
 from app.machine.nodes import NODES
+from tests.examples import examples
 from tests.present import present
 
 
@@ -301,7 +302,7 @@ likely = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(shape=st.sampled_from(["graph", "steps"]), body=likely)
 def test_compiling_never_raises_and_every_finding_can_be_answered(
     shape: check.Shape, body: Any

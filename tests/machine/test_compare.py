@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.machine import compare, document
+from tests.examples import examples
 
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
 
@@ -144,6 +145,7 @@ def test_of_a_stranger_s_list_no_numbers_fall_together() -> None:
     assert not compare.contains(alike, 1)
 
 
+@examples(100)
 @given(st.decimals(allow_nan=False, allow_infinity=False), st.integers(-3, 3))
 def test_numbers_are_spelled_alike_when_they_are_the_same(number: Decimal, zeros: int) -> None:
     sign, digits, exponent = number.as_tuple()
@@ -178,6 +180,7 @@ json_values = st.recursive(
 )
 
 
+@examples(100)
 @given(json_values, json_values)
 def test_comparing_never_raises_and_an_order_turns_round(found: Any, expected: Any) -> None:
     assert isinstance(compare.same(found, expected), bool)

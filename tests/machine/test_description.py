@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.machine import check, description, document, triggers
@@ -20,13 +19,11 @@ from app.machine.fields import Place
 from app.machine.nodes import NODES
 from app.machine.program import Finding
 from app.machine.schema import ref, written
+from tests.examples import examples
 from tests.machine import samples
 from tests.machine.test_defects import DEFECTS
 
-TIMES = int(os.environ.get("EXAMPLES", "1"))  # make -C lab fuzz-definitions; else always the same
-QUICK = settings(
-    max_examples=500 * TIMES, deadline=None, derandomize=TIMES == 1, database=None, print_blob=True
-)
+QUICK = examples(500)  # many times as many: make -C lab fuzz-definitions
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted((ROOT / "tests/machine/programs").glob("*.json"))
 EXAMPLES = sorted((ROOT / "docs/examples").glob("*.json"))

@@ -10,11 +10,12 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.machine import document
 from app.machine.document import LiteralFloat, LiteralInt, MalformedJson
+from tests.examples import examples
 
 LITERALS = [
     *("0", "-0", "7", "-12", "1.10", "1.0", "0.1000000000000000055511151231257827", "1E2", "-1e-7"),
@@ -262,21 +263,21 @@ DOCUMENTS = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(DOCUMENTS)
 def test_writing_and_parsing_again_changes_nothing(source: Any) -> None:
     written = document.dumps(document.parse(source.encode()))
     assert document.dumps(document.parse(written)) == written
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(NUMBERS, max_size=8))
 def test_lists_of_numbers_come_back_to_the_letter(literals: list[str]) -> None:
     body = f"[{','.join(literals)}]".encode()
     assert document.dumps(document.parse(body)) == body
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.one_of(st.binary(max_size=60), st.text('{}[]",:0123456789.eE+-\\ utfalsn', max_size=40)))
 def test_the_parser_accepts_what_the_standard_library_does_and_nothing_crashes_it(
     body: bytes,

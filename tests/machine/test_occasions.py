@@ -9,10 +9,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.machine import calendar, occasions
+from tests.examples import examples
 
 NEW_YORK = "America/New_York"  # 2026: 02:00 on 8 March is 03:00, 02:00 on 1 November 01:00
 
@@ -162,7 +163,7 @@ times = st.none() | st.times().map(lambda one: f"{one:%H:%M}")
 offsets = st.none() | st.sampled_from(["-P7D", "P1D", "P300D", "-P900D", "PT30M", "-PT36H"])
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(day=days, time_of_day=times, zone=zones)
 def test_each_year_has_the_day_once_when_the_clock_there_shows_the_time(
     day: date, time_of_day: str | None, zone: str
@@ -183,7 +184,7 @@ def test_each_year_has_the_day_once_when_the_clock_there_shows_the_time(
     assert years[0] in (first, first + 1)  # it was there, when 2026 began elsewhere
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(day=days, time_of_day=times, offset=offsets, zone=zones, other=zones)
 def test_an_occasion_is_known_again_in_another_time_zone_and_is_no_other_year_s(
     day: date, time_of_day: str | None, offset: str | None, zone: str, other: str
@@ -201,7 +202,7 @@ def test_an_occasion_is_known_again_in_another_time_zone_and_is_no_other_year_s(
             assert next(here.after(one - before)) == one
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(moment=st.datetimes(datetime(1960, 1, 1), datetime(2030, 1, 1)), zone=zones, other=zones)  # noqa: DTZ001
 def test_a_moment_s_anniversary_is_the_same_one_whatever_day_it_is_there(
     moment: datetime, zone: str, other: str

@@ -7,12 +7,13 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.machine import path
 from app.machine.path import MISSING, BadPath, Path
 from app.machine.program import Json
+from tests.examples import examples
 
 
 @pytest.mark.parametrize(
@@ -130,14 +131,14 @@ KEYS = st.text(st.characters(codec=None, categories=None), max_size=12)
 INDEXES = st.integers(0, 10**6)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.lists(st.one_of(KEYS, INDEXES), min_size=1, max_size=6))
 def test_every_path_can_be_written_and_read_again(segments: tuple[str | int, ...]) -> None:
     written = Path(tuple(segments))
     assert path.parse(str(written)) == written
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.one_of(st.text(max_size=20), st.text('ab.[]"0123\\ ', max_size=20)))
 def test_whatever_is_read_is_written_as_the_same_path(text: str) -> None:
     try:
@@ -147,7 +148,7 @@ def test_whatever_is_read_is_written_as_the_same_path(text: str) -> None:
     assert path.parse(str(found)) == found
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     st.dictionaries(KEYS, st.lists(st.dictionaries(KEYS, st.integers(), max_size=2), max_size=3))
 )

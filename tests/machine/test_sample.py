@@ -7,10 +7,11 @@ from pathlib import Path as File
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.machine import document, path, sample
+from tests.examples import examples
 
 PAYLOADS = File(__file__).parents[1] / "payloads"
 
@@ -125,7 +126,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@examples(200)
 @given(st.lists(st.dictionaries(KEYS, JSON, max_size=3), min_size=1, max_size=3))
 def test_every_path_told_is_one_that_a_trigger_takes_and_leads_somewhere(bodies: list[Any]) -> None:
     for place in sample.read(bodies).places():

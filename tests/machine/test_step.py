@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.machine import check, document
@@ -32,6 +32,7 @@ from app.machine.program import (
 )
 from app.machine.reasons import SENTENCES, Reason
 from app.machine.step import MOST_BETWEEN_WAITS, MOST_NOTED, MOST_VISITS, start, step
+from tests.examples import examples
 from tests.present import present
 
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
@@ -339,7 +340,7 @@ def stored(state: State) -> State:
     return State.from_json(document.parse(document.dumps(state.to_json())))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(body=arrays, statuses=outcomes)
 def test_every_checked_program_ends_the_same_way_every_time_and_through_storage(
     body: list[Any], statuses: list[MessageEnd]
@@ -362,7 +363,7 @@ def test_every_checked_program_ends_the_same_way_every_time_and_through_storage(
     assert result.state.at is None or result.effects[-1].status == "FAILED"
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     kinds=st.lists(st.sampled_from(["add_tag", "wait", "branch", "exit"]), min_size=1, max_size=6),
     wires=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 1), st.integers(0, 5)), max_size=12),

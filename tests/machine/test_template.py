@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.machine import document, path, template
 from app.machine.liquid.filters import FILTERS
 from app.machine.template import RenderError, TemplateError
+from tests.examples import examples
 
 NOW = datetime(2026, 11, 2, 10, 20, 30, 123456, UTC)
 TRIGGER = document.parse(
@@ -575,14 +576,14 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(SOURCES, VALUES, st.booleans())
 def test_nothing_but_the_two_errors_comes_out(source: str, value: Any, html: bool) -> None:
     with suppress(TemplateError, RenderError):
         template.parse(source, html=html).render({"trigger": value})
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(VALUES, st.sampled_from(sorted(FILTERS)), st.booleans())
 def test_no_value_breaks_a_filter_otherwise(value: Any, name: str, html: bool) -> None:
     source = f"{{{{ trigger{_piped(name).replace('evil', 'a')} }}}}"
@@ -590,7 +591,7 @@ def test_no_value_breaks_a_filter_otherwise(value: Any, name: str, html: bool) -
         template.parse(source, html=html).render({"trigger": value})
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.text(max_size=30).filter(lambda source: "{{" not in source and "{%" not in source))
 def test_text_without_markup_is_itself(source: str) -> None:
     assert template.parse(source).render({}).text == document.text(source)

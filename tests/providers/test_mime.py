@@ -19,6 +19,7 @@ from app.machine.content import PARTS
 from app.machine.reasons import Reason
 from app.providers.base import SendError
 from app.providers.mime import Sender, compose
+from tests.examples import examples
 from tests.present import present
 from tests.receivers import letter, text_of
 
@@ -249,6 +250,7 @@ def decoded(value: str) -> str:
     return str(make_header(decode_header(value)))
 
 
+@examples(100)
 @given(subject=PRINTABLE, name=PRINTABLE)
 @example(subject="=?utf-8?q?literally?=", name="=?utf-8?b?eA==?=")
 @example(subject="  two  spaces  ", name=" , ; <x@y.test> ")
@@ -267,6 +269,7 @@ def spaced(text: str) -> str:
     return re.sub(" +", " ", text).strip(" ")
 
 
+@examples(100)
 @given(subject=PRINTABLE, name=PRINTABLE)
 @example(subject="word " * 100, name="word " * 50)
 @example(subject="x" * 70, name="y" * 57)
@@ -300,6 +303,7 @@ def test_what_fits_is_on_one_line(subject: str, name: str, expected: str) -> Non
 # --- bodies ---------------------------------------------------------------------------------------
 
 
+@examples(100)
 @given(st.text(max_size=2_000))
 def test_any_body_travels_in_short_ascii_lines_and_is_read_back(text: str) -> None:
     mail = compose(letter(text=text or "-", html=f"<p>{text}</p>"), ACME)

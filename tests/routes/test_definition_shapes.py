@@ -8,13 +8,14 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from pydantic import ValidationError
 
 from app.definitions import findings
 from app.machine import description, document, triggers
 from app.machine.schema import ref, written
 from app.routes.definition_shapes import Trigger, WritableTrigger
+from tests.examples import examples
 from tests.machine import samples
 from tests.machine.test_description import EXAMPLES, QUICK
 
@@ -57,7 +58,7 @@ def test_triggers_that_are_read_are_valid_and_others_refused_for_listed_reasons(
 def test_about_half_of_the_samples_can_be_activated() -> None:
     taken: list[bool] = []
 
-    @settings(QUICK, max_examples=300)
+    @examples(300)
     @given(samples.mutated(samples.triggers))
     def look(body: Any) -> None:
         taken.append(not refused(document.parse(document.dumps(body)), active=True))

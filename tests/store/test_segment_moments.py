@@ -16,11 +16,11 @@ from app.database.db import Database, Handle
 from app.database.engine import Engine
 from app.machine import compare, document, segment_changes
 from app.store import contacts, segment_moments
+from tests.examples import examples
 from tests.store.test_segment_sql import (
     BEYOND,
     HOSTILE,
     MOMENTS,
-    TIMES,
     Undone,
     ago,
     length,
@@ -141,15 +141,7 @@ async def machines(
     return segment_changes.next_flip(readable.filter.condition, conditions, facts)
 
 
-@settings(
-    max_examples=60 * TIMES,
-    deadline=None,
-    derandomize=TIMES == 1,
-    database=None,
-    print_blob=True,
-    phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+@settings(examples(100), phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(filters, others, st.lists(timely(), min_size=3, max_size=3))
 async def test_sql_knows_the_moment_that_the_machine_knows(
     peopled: tuple[Database, str], raw: Any, other: Any, given: list[dict[str, Any]]
@@ -159,7 +151,8 @@ async def test_sql_knows_the_moment_that_the_machine_knows(
 
 
 @given(ago, st.integers(-1, 1))
-@settings(max_examples=18, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+# These are all that there are.
+@settings(examples(18), suppress_health_check=list(HealthCheck))
 async def test_an_event_of_any_age_moves_an_answer_when_it_leaves_its_window_or_enters_it(
     peopled: tuple[Database, str], gone: str, more: int
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -23,10 +22,10 @@ from app.machine.fields import Place
 from app.store import contact_batches, contact_events, contacts, definition_versions
 from app.store import segments as stored
 from app.store.segment_sql import Clause
+from tests.examples import TIMES, examples
 from tests.store import rows
 from tests.tables import each_row
 
-TIMES = int(os.environ.get("EXAMPLES", "1"))  # make -C lab fuzz-segments; else always the same ones
 PEOPLE = 5
 FILTERS = 100  # with five people each: 500 pairs on each engine
 
@@ -363,11 +362,7 @@ def verdicts() -> Iterator[Counter[str]]:
 
 
 @settings(
-    max_examples=FILTERS * TIMES,
-    deadline=None,
-    derandomize=TIMES == 1,
-    database=None,
-    print_blob=True,
+    examples(FILTERS),
     phases=[Phase.generate, *([Phase.shrink] if TIMES > 100 else [])],  # which takes minutes
     suppress_health_check=list(HealthCheck),
 )

@@ -11,6 +11,7 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from app.config import casts
 from app.vault import standard_webhooks
+from tests.examples import examples
 
 BODY = '{"type":"run.failed","data":{"name":"Zoë"}}'.encode()
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -80,7 +81,7 @@ def test_of_several_signatures_one_has_to_hold() -> None:
     assert standard_webhooks.verify(SECRET, headers, BODY, NOW) == "evt_1"
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # of a busy machine
+@settings(examples(100), suppress_health_check=[HealthCheck.too_slow])  # of a busy machine
 @given(strategies.from_regex(casts.SIGNING_SECRET, fullmatch=True))
 def test_whatever_a_setting_takes_as_a_secret_signs(secret: str) -> None:
     assert standard_webhooks.sign([secret], "evt_1", NOW, BODY)

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from app.definitions.drawing import text_metrics
 from app.definitions.drawing.cards import BOX, INSET, NAME, SMALL
 from tests.definitions.drawing.pictures import DEFINITIONS, SVG, boxes, picture, texts
+from tests.examples import examples
 
 ROOM = BOX - 2 * INSET
 
 
+@examples(100)
 @example("0000@MMMMM\x08\x08\u0d45\u0e5c\u0e5c\u0e5c\u0e5c\U0001f8b20", SMALL, 2)
 @given(st.text(max_size=300), st.sampled_from([NAME, SMALL]), st.integers(1, 3))
 def test_every_line_fits_and_none_is_empty(text: str, size: float, most: int) -> None:
@@ -23,6 +25,7 @@ def test_every_line_fits_and_none_is_empty(text: str, size: float, most: int) ->
         assert text_metrics.width(line, size) <= ROOM + 0.1
 
 
+@examples(100)
 @given(st.text(alphabet="ab c-./_", max_size=200))
 def test_wrapping_loses_nothing_but_space_until_the_ellipsis(text: str) -> None:
     cleaned = text_metrics.clean(text)
