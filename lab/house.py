@@ -1,4 +1,4 @@
-"""Print the figures of the house: size, rooms, imports that point up, words, decisions, targets.
+"""Print the figures of the house: size, rooms, imports that point up, words, walks, decisions.
 
 python -m lab.house [directory]: of this tree, or of another checkout.
 """
@@ -12,6 +12,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 BANNED = {"told", "said", "heard", "surely", "whoever"}
 BEHIND_A_NAME = "and|as|else|for|if|in|is|not|or"  # words of Python
@@ -134,6 +135,25 @@ def is_row(node: ast.AST) -> bool:
     )
 
 
+class Walk(NamedTuple):
+    """A walk through the code, as docs/architecture.md describes it."""
+
+    title: str
+    stated: int  # its length, as it is written there
+    way: str
+
+    @property
+    def length(self) -> int:
+        """How many definitions it names."""
+        return self.way.count("`") // 2
+
+
+def walks(root: Path) -> list[Walk]:
+    text = (root / "docs/architecture.md").read_text().partition("## Walks")[2]
+    found = re.findall(r"\*\*([^*]+)\*\*[^(`]*\((\d+)\): (.+?)\.\s", text, re.DOTALL)
+    return [Walk(title, int(number), way) for title, number, way in found]
+
+
 def figures_of_code(root: Path) -> Iterator[tuple[str, object]]:
     code = {name: [*ast.walk(tree)] for name, tree in trees(root, "app", "workers").items()}
     nodes = [node for some in code.values() for node in some]
@@ -150,10 +170,13 @@ def figures_of_code(root: Path) -> Iterator[tuple[str, object]]:
     yield "private functions", total
     yield "of these called once", once
     yield 'row["…"]', sum(map(is_row, nodes))
+    yield "Any", sum(isinstance(node, ast.Name) and node.id == "Any" for node in nodes)
 
 
 def figures(root: Path) -> Iterator[tuple[str, object]]:
     yield from figures_of_code(root)
+    for walk in walks(root):
+        yield f"walk: {walk.title}", walk.length
     yield "banned identifiers", len(banned(root)) + len(spoken(root))
     yield "decisions in docs", len([*(root / "docs/decisions").glob("*.md")])
     yield "decisions in lab", len([*(root / "lab/decisions").glob("*.md")])
@@ -163,7 +186,7 @@ def figures(root: Path) -> Iterator[tuple[str, object]]:
 def main() -> int:
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1]
     for name, value in figures(root.resolve()):
-        print(f"{name:<26} {value:>7,}" if isinstance(value, int) else f"{name:<26} {value}")
+        print(f"{name:<35} {value:>7,}" if isinstance(value, int) else f"{name:<35} {value}")
     return 0
 
 

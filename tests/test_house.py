@@ -145,19 +145,17 @@ def test_make_shows_no_more_than_twelve_targets() -> None:
 
 
 def test_the_walks_of_the_architecture_are_as_long_as_they_say() -> None:
-    text = (ROOT / "docs/architecture.md").read_text()
-    walks = re.findall(r"\*\*([^*]+)\*\*[^(`]*\((\d+)\): (.+?)\.\s", text, re.DOTALL)
+    walks = figures.walks(ROOT)
     assert len(walks) == 7
-    assert [title for title, number, walk in walks if walk.count("`") != 2 * int(number)] == []
+    assert [walk.title for walk in walks if walk.length != walk.stated] == []
 
 
 def test_on_the_way_of_a_message_each_definition_names_the_next() -> None:
     """By a call, or in a table of its module; no more than three by what no editor follows."""
-    text = (ROOT / "docs/architecture.md").read_text().partition("## Walks")[2]
-    walks = re.findall(r"\*\*[^*]+\*\* *[^(`]*\(\d+\): (.+?)\.\s", text, re.DOTALL)[:3]
+    ways = [walk.way for walk in figures.walks(ROOT)[:3]]
     module, last, unnamed, jumps = "", "", [], 0
     met: set[str] = set()  # what has been named on the way: from where it goes on after a return
-    for arrow, step in re.findall(r"(\S*)\s`([^`]+)`", " ".join(f"from {walk}" for walk in walks)):
+    for arrow, step in re.findall(r"(\S*)\s`([^`]+)`", " ".join(f"from {way}" for way in ways)):
         into = step.partition(".")[0] if "/" in step else module
         name = step.rpartition(".")[2]
         named = names_from(module, last) if last else set()
@@ -172,11 +170,10 @@ def test_on_the_way_of_a_message_each_definition_names_the_next() -> None:
 
 def test_in_the_other_walks_each_definition_is_named_by_one_before_it() -> None:
     """But where a claim leads."""
-    text = (ROOT / "docs/architecture.md").read_text().partition("## Walks")[2]
     unnamed = []
-    for walk in re.findall(r"\*\*[^*]+\*\* *[^(`]*\(\d+\): (.+?)\.\s", text, re.DOTALL)[3:]:
+    for walk in figures.walks(ROOT)[3:]:
         module, met = "", set[str]()
-        for arrow, step in re.findall(r"(\S*)\s`([^`]+)`", f"⇢ {walk}"):
+        for arrow, step in re.findall(r"(\S*)\s`([^`]+)`", f"⇢ {walk.way}"):
             module = step.partition(".")[0] if "/" in step else module
             name = step.rpartition(".")[2]
             if arrow != "⇢" and name not in met:
@@ -196,9 +193,8 @@ def test_the_way_of_a_message_is_as_long_as_the_architecture_says(
     lists: int, length: int, sentence: str
 ) -> None:
     text = (ROOT / "docs/architecture.md").read_text().partition("## Walks")[2]
-    walks = re.findall(r"\*\*[^*]+\*\* *[^(`]*\(\d+\): (.+?)\.\s", text, re.DOTALL)[:lists]
     module, way = "", set()
-    for step in re.findall(r"`([^`]+)`", " ".join(walks)):
+    for step in re.findall(r"`([^`]+)`", " ".join(one.way for one in figures.walks(ROOT)[:lists])):
         module = step.partition(".")[0] if "/" in step else module
         way.add((module, step.rpartition(".")[2]))
     assert len(way) == length
