@@ -193,7 +193,7 @@ def statements(module: ast.Module) -> Iterator[ast.expr]:
 # go by.
 FIXED = re.compile(
     r"(?:\w+\.)?[A-Z_]+|(?:columns|values)\(\w+(?:, '\w+')?\)|narrowed|among|cut|rows"
-    r"|table|whose|counts|members"
+    r"|table|whose|condition|counts|members"
     r"|(?:FOUND|KEYS|ADDRESSES|REASON|UNFINISHED_OF)\[[\w.]+\]|waiting|kind|key|named|claim|alive|work\.(?:table|open|owed)"
     r"|fitting\.sql|next_flip\.sql|weight\.bytes|columns|once|rows\.(?:table|id|key|have)"
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Unpack
 
 from app.database.db import Handle
 from app.database.sql import columns
@@ -125,27 +125,10 @@ async def touch(db: Handle, *, workspace_id: str, id: str, unused_since: datetim
     )
 
 
-async def page(
-    db: Handle,
-    *,
-    workspace_id: str,
-    filters: Mapping[str, object],
-    before: str | None,
-    limit: int,
-) -> list[ApiKey]:
+async def page(db: Handle, **asked: Unpack[keyset.Page]) -> list[ApiKey]:
     """A page of API keys, the newest first, without the revoked ones."""
-    narrowed, values = keyset.narrowed(CLAUSES, filters, before)
-    return await db.fetch_all_as(
-        ApiKey,
-        f"""
-        SELECT {COLUMNS} FROM api_keys
-        WHERE workspace_id = :workspace_id AND revoked_at IS NULL {narrowed}
-        ORDER BY id DESC
-        LIMIT :limit
-        """,
-        workspace_id=workspace_id,
-        limit=limit,
-        **values,
+    return await keyset.page(
+        db, ApiKey, "api_keys", COLUMNS, CLAUSES, condition="AND revoked_at IS NULL", **asked
     )
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, Unpack
 
 from app.database.db import Handle
 from app.database.sql import columns
@@ -442,33 +442,16 @@ async def may_be_pruned(
     return kept < frozen
 
 
-async def page(
-    db: Handle,
-    *,
-    workspace_id: str,
-    broadcast_id: str,
-    filters: Mapping[str, object],
-    before: str | None,
-    limit: int,
-) -> list[Recipient]:
+async def page(db: Handle, *, broadcast_id: str, **asked: Unpack[keyset.Page]) -> list[Recipient]:
     """By contact, the newest first."""
-    narrowed, values = keyset.narrowed(CLAUSES, filters, before, "contact_id")
-    return await db.fetch_all_as(
-        Recipient,
-        f"""
-        SELECT {COLUMNS} FROM broadcast_recipients r
-        WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id {narrowed}
-        ORDER BY contact_id DESC
-        LIMIT :limit
-        """,
-        workspace_id=workspace_id,
-        broadcast_id=broadcast_id,
-        limit=limit,
-        **values,
+    asked["filters"] = {"broadcast_id": broadcast_id, **asked["filters"]}
+    return await keyset.page(
+        db, Recipient, "broadcast_recipients r", COLUMNS, CLAUSES, key="contact_id", **asked
     )
 
 
 CLAUSES = {
+    "broadcast_id": "broadcast_id = :broadcast_id",
     "status": f"r.status = :status AND {BY_STATUS}",
     "reason": "reason = :reason",
 }

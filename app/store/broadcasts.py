@@ -170,23 +170,9 @@ async def held(db: Handle, *, workspace_id: str, id: str) -> Broadcast | None:
     )
 
 
-async def page(
-    db: Handle, *, workspace_id: str, filters: Mapping[str, object], before: str | None, limit: int
-) -> list[Broadcast]:
+async def page(db: Handle, **asked: Unpack[keyset.Page]) -> list[Broadcast]:
     """A page of broadcasts, the newest first."""
-    narrowed, values = keyset.narrowed(CLAUSES, filters, before)
-    return await db.fetch_all_as(
-        Broadcast,
-        f"""
-        SELECT {COLUMNS} FROM broadcasts
-        WHERE workspace_id = :workspace_id {narrowed}
-        ORDER BY id DESC
-        LIMIT :limit
-        """,
-        workspace_id=workspace_id,
-        limit=limit,
-        **values,
-    )
+    return await keyset.page(db, Broadcast, "broadcasts", COLUMNS, CLAUSES, **asked)
 
 
 CLAUSES = {

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, Unpack
 
 from app.database.db import Handle
 from app.database.sql import columns
@@ -445,38 +445,24 @@ async def signing_secret(db: Handle, *, workspace_id: str, id: str) -> bytes | N
 IDS = {"graph": ("aut", "auu"), "steps": ("wfl", "wfm")}
 
 
-async def page(
-    db: Handle,
-    *,
-    workspace_id: str,
-    shape: str,
-    filters: Mapping[str, object],
-    before: str | None,
-    limit: int,
-) -> list[ListedDefinition]:
-    narrowed, values = keyset.narrowed(CLAUSES, filters, before)
+async def page(db: Handle, *, shape: str, **asked: Unpack[keyset.Page]) -> list[ListedDefinition]:
     first, beyond = IDS[shape]
-    return await db.fetch_all_as(
+    own = {"shape": shape, "id_from": first, "id_until": beyond}
+    asked["filters"] = {**own, **asked["filters"]}
+    return await keyset.page(
+        db,
         ListedDefinition,
-        f"""
-        SELECT id, name, state, version, trigger_config ->> 'source' AS trigger_source, token,
-               created_at, updated_at
-        FROM definitions
-        WHERE workspace_id = :workspace_id AND shape = :shape AND NOT hidden
-              AND id > :first AND id < :beyond {narrowed}
-        ORDER BY id DESC
-        LIMIT :limit
-        """,
-        workspace_id=workspace_id,
-        shape=shape,
-        first=first,
-        beyond=beyond,
-        limit=limit,
-        **values,
+        "definitions",
+        """id, name, state, version, trigger_config ->> 'source' AS trigger_source, token,
+           created_at, updated_at""",
+        CLAUSES,
+        condition="AND NOT hidden",
+        **asked,
     )
 
 
 CLAUSES = {
+    "shape": "shape = :shape",
     "state": "state = :state",
     "name": "name = :name",
     "created_after": "created_at > :created_after",

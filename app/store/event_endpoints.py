@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Unpack
 
 from app.database.db import Handle
 from app.database.sql import columns
@@ -92,28 +93,10 @@ async def locked(db: Handle, *, workspace_id: str, id: str) -> EventEndpoint | N
     )
 
 
-async def page(
-    db: Handle,
-    *,
-    workspace_id: str,
-    filters: Mapping[str, object],
-    before: str | None,
-    limit: int,
-) -> list[EventEndpoint]:
+async def page(db: Handle, **asked: Unpack[keyset.Page]) -> list[EventEndpoint]:
     """A page of endpoints, the newest first."""
-    bounded = await keyset.by_time(db, "ep", filters)
-    narrowed, values = keyset.narrowed(CLAUSES, bounded, before)
-    return await db.fetch_all_as(
-        EventEndpoint,
-        f"""
-        SELECT {COLUMNS} FROM event_endpoints
-        WHERE workspace_id = :workspace_id {narrowed}
-        ORDER BY id DESC
-        LIMIT :limit
-        """,
-        workspace_id=workspace_id,
-        limit=limit,
-        **values,
+    return await keyset.page(
+        db, EventEndpoint, "event_endpoints", COLUMNS, CLAUSES, prefix="ep", **asked
     )
 
 

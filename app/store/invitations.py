@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Unpack
 
 from app.database.db import Handle
 from app.store import keyset
@@ -73,23 +73,9 @@ async def insert(
     )
 
 
-async def page(
-    db: Handle, *, workspace_id: str, filters: Mapping[str, object], before: str | None, limit: int
-) -> list[Invitation]:
+async def page(db: Handle, **asked: Unpack[keyset.Page]) -> list[Invitation]:
     """A page of invitations, the newest first."""
-    narrowed, values = keyset.narrowed(CLAUSES, filters, before)
-    return await db.fetch_all_as(
-        Invitation,
-        f"""
-        SELECT {COLUMNS} FROM invitations
-        WHERE workspace_id = :workspace_id {narrowed}
-        ORDER BY id DESC
-        LIMIT :limit
-        """,
-        workspace_id=workspace_id,
-        limit=limit,
-        **values,
-    )
+    return await keyset.page(db, Invitation, "invitations", COLUMNS, CLAUSES, **asked)
 
 
 CLAUSES = {

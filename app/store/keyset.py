@@ -4,14 +4,58 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar, Unpack
 
 from app.database.db import Handle
 from app.database.ids import first_id
+from app.store.row_keys import WorkspaceKey
+
+Listed = TypeVar("Listed")
 
 # How far the clocks of our machines may be from the database's.
 SKEW = timedelta(hours=1)
 BOUNDS = {"id_from": ">=", "id_until": "<", "before": "<"}
+
+
+class Page(WorkspaceKey):
+    """At most `limit` rows that the filters let through; those behind `before`, the id that the
+    last page ended on."""
+
+    filters: Mapping[str, object]
+    before: str | None
+    limit: int
+
+
+async def page(
+    db: Handle,
+    kind: type[Listed],
+    table: str,
+    columns: str,
+    clauses: Mapping[str, str],
+    *,
+    condition: str = "",
+    key: str = "id",
+    prefix: str | None = None,
+    **asked: Unpack[Page],
+) -> list[Listed]:
+    """A page of a table, the newest first. A `condition`, which begins with AND, holds for all of
+    its pages; `key` is the column that orders them. With the `prefix` of its ids: see by_time."""
+    filters = asked["filters"]
+    if prefix is not None:
+        filters = await by_time(db, prefix, filters)
+    among, values = narrowed(clauses, filters, asked["before"], key)
+    return await db.fetch_all_as(
+        kind,
+        f"""
+        SELECT {columns} FROM {table}
+        WHERE workspace_id = :workspace_id {condition} {among}
+        ORDER BY {key} DESC
+        LIMIT :limit
+        """,
+        workspace_id=asked["workspace_id"],
+        limit=asked["limit"],
+        **values,
+    )
 
 
 def narrowed(

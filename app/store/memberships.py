@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Unpack
 
 from app.database.db import Handle
 from app.database.sql import columns
@@ -95,24 +96,16 @@ async def has_email(db: Handle, *, workspace_id: str, email_key: str) -> bool:
     return found is not None
 
 
-async def page(
-    db: Handle, *, workspace_id: str, filters: Mapping[str, object], before: str | None, limit: int
-) -> list[Membership]:
+async def page(db: Handle, **asked: Unpack[keyset.Page]) -> list[Membership]:
     """A page of memberships, the newest first."""
-    narrowed, values = keyset.narrowed(CLAUSES, filters, before, "m.id")
-    return await db.fetch_all_as(
+    return await keyset.page(
+        db,
         Membership,
-        f"""
-        SELECT {COLUMNS}
-        FROM memberships m
-        JOIN users u ON u.id = m.user_id
-        WHERE m.workspace_id = :workspace_id {narrowed}
-        ORDER BY m.id DESC
-        LIMIT :limit
-        """,
-        workspace_id=workspace_id,
-        limit=limit,
-        **values,
+        "memberships m JOIN users u ON u.id = m.user_id",
+        COLUMNS,
+        CLAUSES,
+        key="m.id",
+        **asked,
     )
 
 

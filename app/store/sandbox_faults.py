@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, Unpack
 
 from app.database.db import Handle
 from app.database.sql import columns
@@ -61,27 +61,8 @@ async def waiting(db: Handle, *, workspace_id: str) -> int:
     )
 
 
-async def page(
-    db: Handle,
-    *,
-    workspace_id: str,
-    filters: Mapping[str, object],
-    before: str | None,
-    limit: int,
-) -> list[SandboxFault]:
-    narrowed, values = keyset.narrowed(CLAUSES, filters, before)
-    return await db.fetch_all_as(
-        SandboxFault,
-        f"""
-        SELECT {COLUMNS} FROM sandbox_faults
-        WHERE workspace_id = :workspace_id {narrowed}
-        ORDER BY id DESC
-        LIMIT :limit
-        """,
-        workspace_id=workspace_id,
-        limit=limit,
-        **values,
-    )
+async def page(db: Handle, **asked: Unpack[keyset.Page]) -> list[SandboxFault]:
+    return await keyset.page(db, SandboxFault, "sandbox_faults", COLUMNS, CLAUSES, **asked)
 
 
 CLAUSES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, Unpack
 
 from app.database.db import Handle
 from app.database.handle import lock_number
@@ -243,23 +243,10 @@ async def name_in_flight(
     )
 
 
-async def page(
-    db: Handle, *, workspace_id: str, filters: Mapping[str, object], before: str | None, limit: int
-) -> list[Suppression]:
+async def page(db: Handle, **asked: Unpack[keyset.Page]) -> list[Suppression]:
     """A page of suppressions, the newest first."""
-    filters = await keyset.by_time(db, "sup", filters)
-    narrowed, values = keyset.narrowed(CLAUSES, filters, before)
-    return await db.fetch_all_as(
-        Suppression,
-        f"""
-        SELECT {COLUMNS} FROM suppressions
-        WHERE workspace_id = :workspace_id {narrowed}
-        ORDER BY id DESC
-        LIMIT :limit
-        """,
-        workspace_id=workspace_id,
-        limit=limit,
-        **values,
+    return await keyset.page(
+        db, Suppression, "suppressions", COLUMNS, CLAUSES, prefix="sup", **asked
     )
 
 

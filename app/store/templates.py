@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from app.database.db import Handle
 from app.database.sql import columns
@@ -289,21 +289,9 @@ async def naming_topic(
     )
 
 
-async def page(
-    db: Handle, *, workspace_id: str, filters: Mapping[str, object], before: str | None, limit: int
-) -> list[ListedTemplate]:
-    narrowed, values = keyset.narrowed(CLAUSES, filters, before)
-    return await db.fetch_all_as(
-        ListedTemplate,
-        f"""
-        SELECT {columns(ListedTemplate)} FROM templates
-        WHERE workspace_id = :workspace_id {narrowed}
-        ORDER BY id DESC
-        LIMIT :limit
-        """,
-        workspace_id=workspace_id,
-        limit=limit,
-        **values,
+async def page(db: Handle, **asked: Unpack[keyset.Page]) -> list[ListedTemplate]:
+    return await keyset.page(
+        db, ListedTemplate, "templates", columns(ListedTemplate), CLAUSES, **asked
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Unpack
 
 from app.database.db import Handle
 from app.database.sql import columns
@@ -135,22 +136,10 @@ async def of_workspace(db: Handle, *, workspace_id: str) -> dict[str, Topic]:
     return {topic.id: topic for topic in found}
 
 
-async def page(
-    db: Handle, *, workspace_id: str, filters: Mapping[str, object], before: str | None, limit: int
-) -> list[Topic]:
+async def page(db: Handle, **asked: Unpack[keyset.Page]) -> list[Topic]:
     """A page of topics, the newest first."""
-    narrowed, values = keyset.narrowed(CLAUSES, filters, before)
-    return await db.fetch_all_as(
-        Topic,
-        f"""
-        SELECT {COLUMNS} FROM topics
-        WHERE workspace_id = :workspace_id AND forgotten_up_to IS NULL {narrowed}
-        ORDER BY id DESC
-        LIMIT :limit
-        """,
-        workspace_id=workspace_id,
-        limit=limit,
-        **values,
+    return await keyset.page(
+        db, Topic, "topics", COLUMNS, CLAUSES, condition="AND forgotten_up_to IS NULL", **asked
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, Unpack
 
 import orjson
 
@@ -112,29 +112,12 @@ async def by_id(db: Handle, *, workspace_id: str, id: str) -> WebhookRequest | N
 
 
 async def page(
-    db: Handle,
-    *,
-    workspace_id: str,
-    definition_id: str,
-    filters: Mapping[str, object],
-    before: str | None,
-    limit: int,
+    db: Handle, *, definition_id: str, **asked: Unpack[keyset.Page]
 ) -> list[WebhookRequest]:
     """A page of requests, the newest first. An ACCEPTED one's body stands in its run."""
-    filters = await keyset.by_time(db, "req", filters)
-    narrowed, values = keyset.narrowed(CLAUSES, filters, before)
-    return await db.fetch_all_as(
-        WebhookRequest,
-        f"""
-        SELECT {COLUMNS} FROM webhook_requests
-        WHERE workspace_id = :workspace_id AND definition_id = :definition_id {narrowed}
-        ORDER BY id DESC
-        LIMIT :limit
-        """,
-        workspace_id=workspace_id,
-        definition_id=definition_id,
-        limit=limit,
-        **values,
+    asked["filters"] = {"definition_id": definition_id, **asked["filters"]}
+    return await keyset.page(
+        db, WebhookRequest, "webhook_requests", COLUMNS, CLAUSES, prefix="req", **asked
     )
 
 
@@ -178,6 +161,7 @@ async def refused(db: Handle, *, workspace_id: str) -> list[RefusedRequests]:
 
 
 CLAUSES = {
+    "definition_id": "definition_id = :definition_id",
     "outcome": "outcome = :outcome",
     "code": "code = :code",
     "created_after": "created_at > :created_after",
