@@ -25,12 +25,12 @@ async def _retried(process: Process, workspace_id: str, id: str) -> Accepted:
     async with process.database.read() as db:
         record = await webhook_requests.by_id(db, workspace_id=workspace_id, id=id)
         if record is None:
-            raise unknown()
+            raise _unknown()
         row = await definition_starts.webhook_target(
             db, workspace_id=workspace_id, id=record.definition_id
         )
     if row is None:
-        raise unknown()
+        raise _unknown()
     target = webhooks.target_of(process, row)
     if record.outcome != "REFUSED":
         raise Problem("conflict", f"It was already accepted: its run is {record.run_id}.")
@@ -58,7 +58,7 @@ async def _retried(process: Process, workspace_id: str, id: str) -> Accepted:
     return await webhooks.admit(process, target, request, found=found)
 
 
-def unknown() -> Problem:
+def _unknown() -> Problem:
     return Problem("not_found", "There is no such webhook request.")
 
 

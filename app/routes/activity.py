@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from starlette.responses import Response
 
-from app.errors import Problem
 from app.machine.content import ChannelName
 from app.routes.contact_events import ContactEventSummary
 from app.routes.ids import AttemptId, ConsentId, EventId, MessageId, RunId, TopicId
@@ -19,7 +18,7 @@ from app.routes.runs import RunSummary, summary
 from app.store import activity, consent_events, contact_events, contacts
 from app.store.messages import MessageStatus
 from app.store.suppressions import Reason
-from app.web import paging
+from app.web import paging, reply
 from app.web.body import Shape
 from app.web.paging import Paging
 from app.web.reply import Page
@@ -72,8 +71,7 @@ async def index(call: Call) -> Response:
     """Its events, runs, messages and opt-outs in one list, each as its own list shows it."""
     query = call.query(Paging)
     workspace_id, contact_id = call.member.workspace_id, call.path("id")
-    if await contacts.by_id(call.db, workspace_id=workspace_id, id=contact_id) is None:
-        raise Problem("not_found", "There is no such contact.")
+    reply.found(await contacts.by_id(call.db, workspace_id=workspace_id, id=contact_id), "contact")
     happened = await activity.page(
         call.db,
         workspace_id=workspace_id,

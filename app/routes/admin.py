@@ -14,7 +14,6 @@ from starlette.responses import Response
 from app.audit import trail
 from app.billing import quotas
 from app.database.db import Handle
-from app.errors import Problem
 from app.messages import parking
 from app.routes.audit_logs import AuditLog
 from app.routes.audit_logs import Filters as AuditFilters
@@ -356,10 +355,7 @@ async def _set(call: Call, verb: Literal["suspended", "resumed"], *, suspended: 
 
 
 async def _found(call: Call) -> admin.AnyWorkspace:
-    row = await admin.workspace(call.db, id=call.path("id"))
-    if row is None:
-        raise Problem("not_found", "There is no such workspace.")
-    return row
+    return reply.found(await admin.workspace(call.db, id=call.path("id")), "workspace")
 
 
 routes = [

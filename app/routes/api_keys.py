@@ -98,20 +98,14 @@ async def remove(call: Call) -> Response:
     call.match_shown(ApiKey.of(row))
     joining.require_grantable(call.member, row.role)
     if not await api_keys.revoke(call.db, workspace_id=call.member.workspace_id, id=row.id):
-        raise _unknown_key()
+        raise reply.unknown("API key")
     await call.note("api_key.revoked", row.id)
     return reply.no_content()
 
 
 async def _key(call: Call) -> api_keys.ApiKey:
     row = await api_keys.by_id(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
-    if row is None:
-        raise _unknown_key()
-    return row
-
-
-def _unknown_key() -> Problem:
-    return Problem("not_found", "There is no such API key.")
+    return reply.found(row, "API key")
 
 
 routes = [

@@ -137,9 +137,7 @@ def available(plan: Plan) -> dict[str, Any]:
 
 async def sending(call: Call, db: Handle) -> dict[str, Any]:
     workspace_id = call.member.workspace_id
-    earned = await quotas.earned(db, workspace_id)
-    if earned is None:
-        raise Problem("not_found", "There is no such workspace.")
+    earned = reply.found(await quotas.earned(db, workspace_id), "workspace")
     limit = quotas.daily_limit(call.process, workspace_id, earned, await db.now())
     return {
         "verified": earned.owner_verified,

@@ -107,9 +107,7 @@ async def _look(call: Call, verb: str, *states: State) -> _Looked:
         template = await templates.by_id(db, workspace_id=workspace_id, id=broadcast.template_id)
         if template is None:
             raise Problem("conflict", "Its template no longer exists; choose another one.")
-        workspace = await workspaces.by_id(db, id=workspace_id)
-        if workspace is None:
-            raise Problem("not_found", "There is no such workspace.")
+        workspace = reply.found(await workspaces.by_id(db, id=workspace_id), "workspace")
         now = await db.now()
         begins_at = max(broadcast.send_at or now, now)
         audience = await audiences.of(db, workspace, broadcast, template, begins_at=begins_at)

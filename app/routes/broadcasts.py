@@ -270,22 +270,14 @@ def _require_sender(call: Call, row: Broadcast) -> None:
 
 async def found(call: Call, db: Handle) -> Broadcast:
     row = await store.by_id(db, workspace_id=call.member.workspace_id, id=call.path("id"))
-    if row is None:
-        raise _unknown()
-    return row
+    return reply.found(row, "broadcast")
 
 
 async def locked(call: Call, db: Handle | None = None) -> Broadcast:
     row = await store.locked(
         db or call.db, workspace_id=call.member.workspace_id, id=call.path("id")
     )
-    if row is None:
-        raise _unknown()
-    return row
-
-
-def _unknown() -> Problem:
-    return Problem("not_found", "There is no such broadcast.")
+    return reply.found(row, "broadcast")
 
 
 def shown(row: Broadcast, counts: Mapping[str, int] = NO_RECIPIENTS) -> Response:

@@ -49,8 +49,7 @@ async def show(call: Call) -> Response:
     row = await contact_events.by_id(
         call.db, workspace_id=call.member.workspace_id, id=call.path("id")
     )
-    if row is None:
-        raise Problem("not_found", "There is no such event.")
+    row = reply.found(row, "event")
     return reply.ok(ContactEvent.of(row, properties=document.parse(row.properties.encode())))
 
 

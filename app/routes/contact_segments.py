@@ -6,12 +6,11 @@ from functools import partial
 
 from starlette.responses import Response
 
-from app.errors import Problem
 from app.routes.ids import SegmentId
 from app.routes.segments import KindName
 from app.store import contacts, segment_members
 from app.store.row_keys import WorkspaceKey
-from app.web import paging
+from app.web import paging, reply
 from app.web.body import Shape
 from app.web.paging import Pages
 from app.web.reply import Page
@@ -31,8 +30,7 @@ async def index(call: Call) -> Response:
     """The newest segment first. One that is being filled is left out until it is."""
     whose: WorkspaceKey = {"workspace_id": call.member.workspace_id}
     id = call.path("id")
-    if await contacts.by_id(call.db, **whose, id=id) is None:
-        raise Problem("not_found", "There is no such contact.")
+    reply.found(await contacts.by_id(call.db, **whose, id=id), "contact")
     read = partial(segment_members.of_contact, contact_id=id)
     return await paging.index(call, Pages, read, ContactSegment.of)
 

@@ -263,7 +263,7 @@ async def remove(call: Call) -> Response:
                     db, call.process.vault, workspace_id=workspace.id, resource_id=call.path("id")
                 )
         if erased == "unknown" and match is not None:  # else somebody else did the rest of it
-            raise _unknown()
+            raise reply.unknown("contact")
         match = None
     if row is not None:
         await in_flight.all_quiet(call.process, in_flight.erased(call.process, workspace.id, row))
@@ -301,17 +301,14 @@ async def quiet(call: Call, answer: JsonResponse) -> Response:
 
 async def _found(call: Call) -> contacts.Contact:
     row = await contacts.by_id(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
-    if row is None:
-        raise _unknown()
-    return row
+    return reply.found(row, "contact")
 
 
 async def locked(call: Call) -> tuple[contacts.Contact, dict[str, Any]]:
     """To change it: nobody else does meanwhile, and it is still what If-Match names. The resource
     is what it was before."""
     row = await contacts.locked(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
-    if row is None:
-        raise _unknown()
+    row = reply.found(row, "contact")
     call.match(row.revision)
     return row, await resource_of(call, row)
 
@@ -383,10 +380,6 @@ async def filters_of(db: Handle, workspace_id: str, given: Mapping[str, Any]) ->
     if "ids" in filters:
         filters["ids"] = filters["ids"].split(",")
     return filters
-
-
-def _unknown() -> Problem:
-    return Problem("not_found", "There is no such contact.")
 
 
 routes = [

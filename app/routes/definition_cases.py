@@ -121,8 +121,7 @@ class Cases:
 
     async def _locked(self, call: Call) -> dict[str, str]:
         of: RowKey = {"workspace_id": call.member.workspace_id, "id": call.path("id")}
-        if await definitions.locked(call.db, **of, shape=self.kind.shape) is None:
-            raise self.kind.unknown()
+        reply.found(await definitions.locked(call.db, **of, shape=self.kind.shape), self.kind.noun)
         return await self._whose(call)
 
     async def _found(self, call: Call) -> DefinitionCase:

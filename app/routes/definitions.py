@@ -13,7 +13,7 @@ from starlette.responses import Response
 from app.database.db import Handle
 from app.definitions import activation, credentials, drawing, findings, trigger_node
 from app.definitions.activation import Draft
-from app.errors import FieldError, Problem
+from app.errors import FieldError
 from app.intake import lookup
 from app.machine import document, program
 from app.routes import partly
@@ -77,8 +77,7 @@ class DefinitionKind:
             shape=self.shape,
             id=call.path("id"),
         )
-        if row is None:
-            raise self.unknown()
+        row = reply.found(row, self.noun)
         found = await activation.look_at(
             call.process, call.db, call.member.workspace_id, row, run_cases=proofs.run
         )
@@ -157,9 +156,7 @@ class DefinitionKind:
             return None
         workspace_id = call.member.workspace_id
         row = await definitions.by_id(db, workspace_id=workspace_id, shape=self.shape, id=id)
-        if row is None:
-            raise self.unknown()
-        return row
+        return reply.found(row, self.noun)
 
     async def remove(self, call: Call) -> Response:
         row = await self.locked(call)
@@ -184,13 +181,9 @@ class DefinitionKind:
             shape=self.shape,
             id=call.path("id"),
         )
-        if row is None:
-            raise self.unknown()
+        row = reply.found(row, self.noun)
         call.match(row.revision)
         return row
-
-    def unknown(self) -> Problem:
-        return Problem("not_found", f"There is no such {self.noun}.")
 
     def draft(self, call: Call, row: Definition | None = None) -> Draft:
         """The definition that the body makes of `row`, or of nothing. Raises Problem for what is no

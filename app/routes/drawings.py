@@ -11,12 +11,11 @@ from starlette.responses import Response
 from app.database.db import Handle
 from app.definitions import drawing, inspection
 from app.definitions.drawing import Caption, Count
-from app.errors import Problem
 from app.routes.definitions import DefinitionKind
 from app.runtime.compute import Job
 from app.store import definition_versions, definitions, run_steps, runs, templates
 from app.store.run_steps import NodeCounts
-from app.web import conditions
+from app.web import conditions, reply
 from app.web.body import Query
 from app.web.routing import Call, Endpoint, get
 
@@ -47,8 +46,7 @@ def drawn(kind: DefinitionKind) -> Endpoint:
             row = await definitions.by_id(
                 db, workspace_id=workspace_id, shape=kind.shape, id=call.path("id")
             )
-            if row is None:
-                raise kind.unknown()
+            row = reply.found(row, kind.noun)
             if run_id is not None:
                 row, counts = await _walked(db, workspace_id, row, run_id)
             else:
@@ -99,7 +97,7 @@ async def _walked(
     `not_found`."""
     run = await runs.by_id(db, workspace_id=workspace_id, id=run_id)
     if run is None or run.definition_id != definition.id:
-        raise Problem("not_found", "There is no such run of it.")
+        raise reply.unknown("run of it")
     version = await definition_versions.by_number(
         db, workspace_id=workspace_id, definition_id=run.definition_id, version=run.version
     )

@@ -244,25 +244,17 @@ def _refused(sentence: str) -> Problem:
 
 
 async def _found(call: Call) -> event_endpoints.EventEndpoint:
-    return _there(
-        await event_endpoints.by_id(
-            call.db, workspace_id=call.member.workspace_id, id=call.path("id")
-        )
+    row = await event_endpoints.by_id(
+        call.db, workspace_id=call.member.workspace_id, id=call.path("id")
     )
+    return reply.found(row, "event endpoint")
 
 
 async def _locked(call: Call) -> event_endpoints.EventEndpoint:
-    return _there(
-        await event_endpoints.locked(
-            call.db, workspace_id=call.member.workspace_id, id=call.path("id")
-        )
+    row = await event_endpoints.locked(
+        call.db, workspace_id=call.member.workspace_id, id=call.path("id")
     )
-
-
-def _there(row: event_endpoints.EventEndpoint | None) -> event_endpoints.EventEndpoint:
-    if row is None:
-        raise Problem("not_found", "There is no such event endpoint.")
-    return row
+    return reply.found(row, "event endpoint")
 
 
 # --- what they were told ------------------------------------------------------------------------

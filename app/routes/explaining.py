@@ -68,8 +68,7 @@ async def show(call: Call) -> Response:
     query = call.query(About)
     workspace_id, contact_id = call.member.workspace_id, call.path("id")
     contact = await contacts.by_id(call.db, workspace_id=workspace_id, id=contact_id)
-    if contact is None:
-        raise Problem("not_found", "There is no such contact.")
+    contact = reply.found(contact, "contact")
     if query.broadcast_id is not None:
         if query.definition_id is not None:
             message = "Give a definitionId or a broadcastId, not both."
@@ -78,8 +77,7 @@ async def show(call: Call) -> Response:
         broadcast = await broadcasts.by_id(
             call.db, workspace_id=workspace_id, id=query.broadcast_id
         )
-        if broadcast is None:
-            raise Problem("not_found", "There is no such broadcast.")
+        broadcast = reply.found(broadcast, "broadcast")
         found = await explaining_broadcasts.explain(
             call.db, broadcast, contact_id=contact_id, created_at=contact.created_at
         )
@@ -91,8 +89,7 @@ async def show(call: Call) -> Response:
         definition = await definitions.by_id(
             call.db, workspace_id=workspace_id, shape=shape, id=query.definition_id
         )
-        if definition is None:
-            raise Problem("not_found", "There is no such automation or workflow.")
+        definition = reply.found(definition, "automation or workflow")
     question = Question(workspace_id, contact, definition, query.since)
     found = await explaining.explain(call.process, call.db, question)
     return reply.ok({"contactId": contact_id, "data": [_shown(one) for one in found]})

@@ -85,8 +85,7 @@ async def show(call: Call) -> Response:
     row = await invitations.by_id(
         call.db, workspace_id=call.member.workspace_id, id=call.path("id")
     )
-    if row is None:
-        raise Problem("not_found", "There is no such invitation.")
+    row = reply.found(row, "invitation")
     return reply.ok(invitation_resource(row, with_email=sees_emails(call)))
 
 

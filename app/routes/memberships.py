@@ -81,9 +81,7 @@ async def _offered(call: Call) -> invitations.Invitation:
         workspace_id=call.member.workspace_id,
         id=joining.invitation_id(call.path("id")),
     )
-    if row is None:
-        raise Problem("not_found", "There is no such membership.")
-    return row
+    return reply.found(row, "membership")
 
 
 async def create(call: Call) -> Response:

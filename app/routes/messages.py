@@ -188,9 +188,7 @@ async def _found(call: Call) -> messages.WholeMessage:
         id=call.path("id"),
         **account_mail.sight(call.member),
     )
-    if row is None:
-        raise Problem("not_found", "There is no such message.")
-    return row
+    return reply.found(row, "message")
 
 
 async def _refuse_suppressed(call: Call, row: messages.WholeMessage) -> None:
@@ -238,8 +236,7 @@ async def show_attempt(call: Call) -> Response:
         id=call.path("id"),
         **account_mail.sight(call.member),
     )
-    if row is None:
-        raise Problem("not_found", "There is no such delivery attempt.")
+    row = reply.found(row, "delivery attempt")
     return reply.ok(attempt(shown_to(call, row)))
 
 

@@ -8,7 +8,6 @@ from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 from pydantic import Field
 from starlette.responses import Response
 
-from app.errors import Problem
 from app.machine import description, document, reasons
 from app.outbound import chains
 from app.routes import automations, workflows
@@ -156,8 +155,7 @@ async def retry(call: Call) -> Response:
     """Retries a FAILED run: it enters the step that failed again, in the version of the definition
     that it started with. To run a definition that was fixed since, use a replay."""
     row = await runs.locked(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
-    if row is None:
-        raise _unknown()
+    row = reply.found(row, "run")
     await run_control.retry(call.process, call.db, call.member.workspace_id, row)
     await call.note("run.retried", row.id)
     return _receipt(row.id, row.contact_id)
@@ -181,8 +179,7 @@ def start_of(kind: DefinitionKind) -> Handler:
         row = await definitions.by_id(
             call.db, workspace_id=workspace_id, shape=kind.shape, id=call.path("id")
         )
-        if row is None:
-            raise kind.unknown()
+        row = reply.found(row, kind.noun)
         run_id = await run_control.start(
             call.process,
             call.db,
@@ -216,13 +213,7 @@ def _chain(call: Call) -> Chain:
 
 async def _found(call: Call) -> runs.WholeRun:
     row = await runs.by_id(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
-    if row is None:
-        raise _unknown()
-    return row
-
-
-def _unknown() -> Problem:
-    return Problem("not_found", "There is no such run.")
+    return reply.found(row, "run")
 
 
 def _receipt(run_id: str, contact_id: str) -> Response:

@@ -429,10 +429,7 @@ async def _locked(call: Call) -> tuple[Segment, Mapping[str, Segment]]:
 
 
 def _found(call: Call, existing: Mapping[str, Segment]) -> Segment:
-    segment = existing.get(call.path("id"))
-    if segment is None:
-        raise Problem("not_found", "There is no such segment.")
-    return segment
+    return reply.found(existing.get(call.path("id")), "segment")
 
 
 @dataclass(frozen=True, slots=True)

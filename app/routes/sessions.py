@@ -238,8 +238,7 @@ async def show_me(call: Call) -> Response:
     member = call.member
     workspace = await workspaces.by_id(call.db, id=member.workspace_id)
     user = await users.by_id(call.db, id=member.user_id) if member.via == "session" else None
-    if workspace is None:
-        raise Problem("not_found", "There is no such workspace.")
+    workspace = reply.found(workspace, "workspace")
     return reply.ok(
         {
             "user": user and user_resource(user),

@@ -104,16 +104,12 @@ def workspace_resource(row: workspaces.Workspace) -> dict[str, Any]:
 
 
 async def show_workspace(call: Call) -> Response:
-    row = await workspaces.by_id(call.db, id=call.member.workspace_id)
-    if row is None:
-        raise _no_workspace()
+    row = reply.found(await workspaces.by_id(call.db, id=call.member.workspace_id), "workspace")
     return reply.ok(workspace_resource(row), revision=row.revision)
 
 
 async def update_workspace(call: Call) -> Response:
-    row = await workspaces.locked(call.db, id=call.member.workspace_id)
-    if row is None:
-        raise _no_workspace()
+    row = reply.found(await workspaces.locked(call.db, id=call.member.workspace_id), "workspace")
     call.match(row.revision)
     new = call.patch(WritableWorkspace, WritableWorkspace.of(row, sender=Sender.of(row)))
     await _require_kept(call, row, new)
@@ -196,8 +192,7 @@ async def remove_workspace(call: Call) -> Response:
     workspace_id = call.member.workspace_id
     async with call.process.database.read() as db:
         row = await workspaces.by_id(db, id=workspace_id)
-    if row is None:
-        raise _no_workspace()
+    row = reply.found(row, "workspace")
     call.match(row.revision)
     if wanted.name != row.name:
         sentence = "Must be the workspace's name, to the letter."
@@ -205,10 +200,6 @@ async def remove_workspace(call: Call) -> Response:
     await closure.close(call.process, workspace_id)
     await closure.stop(call.process, workspace_id)
     return reply.no_content()
-
-
-def _no_workspace() -> Problem:
-    return Problem("not_found", "There is no such workspace.")
 
 
 routes = [

@@ -153,9 +153,7 @@ async def _found(call: Call) -> suppressions.Suppression:
     row = await suppressions.by_id(
         call.db, workspace_id=call.member.workspace_id, id=call.path("id")
     )
-    if row is None:
-        raise Problem("not_found", "There is no such suppression.")
-    return row
+    return reply.found(row, "suppression")
 
 
 routes = [

@@ -151,8 +151,7 @@ async def create(call: Call) -> Response:
 async def update(call: Call) -> Response:
     """While a scheduled broadcast uses it, only who may send broadcasts changes what it says."""
     row = await templates.locked(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
-    if row is None:
-        raise _unknown()
+    row = reply.found(row, "template")
     call.match(row.revision)
     stored = WritableTemplate.of(row)
     new = call.patch(WritableTemplate, stored)
@@ -179,9 +178,7 @@ async def update(call: Call) -> Response:
 
 async def remove(call: Call) -> Response:
     workspace_id, id = call.member.workspace_id, call.path("id")
-    row = await templates.locked(call.db, workspace_id=workspace_id, id=id)
-    if row is None:
-        raise _unknown()
+    row = reply.found(await templates.locked(call.db, workspace_id=workspace_id, id=id), "template")
     call.match(row.revision)
     users = await _users(call.db, workspace_id, id)
     if users:
@@ -220,9 +217,7 @@ async def rendered(
 ) -> Mapping[str, Mapping[str, Json]]:
     """Each part, by name. Raises Problem `not_found`, `invalid`."""
     async with process.database.read() as db:
-        row = await templates.by_id(db, workspace_id=workspace_id, id=id)
-        if row is None:
-            raise _unknown()
+        row = reply.found(await templates.by_id(db, workspace_id=workspace_id, id=id), "template")
         known = await _facts(db, workspace_id, wanted)
     what = Previewed(row.channel, row.category, row.content)
     return await _previewed(process, workspace_id, what, known)
@@ -335,13 +330,7 @@ def _invalid(errors: list[tuple[str, str]]) -> Problem:
 
 async def _found(call: Call, db: Handle) -> templates.Template:
     row = await templates.by_id(db, workspace_id=call.member.workspace_id, id=call.path("id"))
-    if row is None:
-        raise _unknown()
-    return row
-
-
-def _unknown() -> Problem:
-    return Problem("not_found", "There is no such template.")
+    return reply.found(row, "template")
 
 
 def resource(call: Call, row: templates.Template) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from app.messages import double_opt_in
 from app.messages.double_opt_in import Wanted
 from app.routes.contacts import ContactInFull, answer_changed, locked, own_workspace
 from app.store import topics as store
+from app.web import reply
 from app.web.body import Name, Shape
 from app.web.reply import JsonResponse
 from app.web.routing import Call, put
@@ -49,8 +50,7 @@ async def answer(call: Call) -> Response:
     topic = await store.by_id(
         call.db, workspace_id=call.member.workspace_id, id=call.path("topicId")
     )
-    if topic is None:
-        raise Problem("not_found", "There is no such topic.")
+    topic = reply.found(topic, "topic")
     if message := topics.wrong_channel(topic, new.channel):
         raise refused([FieldError("/channel", message)])
     workspace, given = await own_workspace(call), Given(new.source, new.evidence)

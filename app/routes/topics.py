@@ -182,9 +182,7 @@ async def _locked(call: Call) -> Topic:
 
 async def _found(call: Call) -> Topic:
     topic = await store.by_id(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
-    if topic is None:
-        raise Problem("not_found", "There is no such topic.")
-    return topic
+    return reply.found(topic, "topic")
 
 
 routes = [

@@ -142,8 +142,7 @@ class Webhook:
         row = await definitions.by_id(
             call.db, workspace_id=call.member.workspace_id, shape=self.kind.shape, id=id
         )
-        if row is None:
-            raise self.kind.unknown()
+        reply.found(row, self.kind.noun)
         return id
 
     def routes(self) -> list[Endpoint]:
@@ -168,9 +167,7 @@ async def show(call: Call) -> Response:
     row = await webhook_requests.whole(
         call.db, workspace_id=call.member.workspace_id, id=call.path("id")
     )
-    if row is None:
-        raise retrying.unknown()
-    return reply.ok(resource(row))
+    return reply.ok(resource(reply.found(row, "webhook request")))
 
 
 async def retry(call: Call) -> Response:

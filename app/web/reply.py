@@ -13,6 +13,7 @@ from app.web import conditions
 from app.web.body import Shape
 
 Item = TypeVar("Item", bound=Shape)
+Row = TypeVar("Row")
 
 
 class Revised(Shape):
@@ -101,6 +102,17 @@ def no_content() -> Response:
 
 def page(items: Sequence[Any], next_cursor: str | None) -> Response:
     return JsonResponse({"data": items, "nextCursor": next_cursor})
+
+
+def found(row: Row | None, noun: str) -> Row:
+    """The row that the path names. Raises Problem `not_found` where there is none."""
+    if row is None:
+        raise unknown(noun)
+    return row
+
+
+def unknown(noun: str) -> Problem:
+    return Problem("not_found", f"There is no such {noun}.")
 
 
 def problem(problem: Problem, request_id: str) -> JsonResponse:
