@@ -9,7 +9,16 @@ from typing import Any
 
 from app.database.db import Handle
 from app.store import usage
-from app.store.contacts import BYTES, COLUMNS, Contact, searchable
+from app.store.contacts import (
+    ASSIGNED,
+    BYTES,
+    COLUMNS,
+    GIVEN,
+    NAMES,
+    VALUES,
+    Contact,
+    searchable,
+)
 
 
 async def matching(
@@ -100,22 +109,11 @@ async def insert_missing(
     come sorted, so that two batches do not wait for each other in a circle."""
     columns = [searchable(columns) for _, _, columns in rows]
     inserted = await db.fetch_tuples(
-        """
-        INSERT INTO contacts (workspace_id, id, email, email_key, phone, first_name, last_name,
-                              name_key, last_name_key, timezone, locale, metadata,
-                              subscriptions, revision, created_at, updated_at)
-        SELECT w.id, given.id, given.email, given.email_key, given.phone,
-               given.first_name, given.last_name, given.name_key, given.last_name_key,
-               given.timezone, given.locale, given.metadata, given.subscriptions, 1, :now,
-               :now
-        FROM unnest(CAST(:workspace_ids AS TEXT[]), CAST(:ids AS TEXT[]), CAST(:email AS TEXT[]),
-                    CAST(:email_key AS TEXT[]), CAST(:phone AS TEXT[]),
-                    CAST(:first_name AS TEXT[]), CAST(:last_name AS TEXT[]),
-                    CAST(:name_key AS TEXT[]), CAST(:last_name_key AS TEXT[]),
-                    CAST(:timezone AS TEXT[]), CAST(:locale AS TEXT[]),
-                    CAST(:metadata AS JSONB[]), CAST(:subscriptions AS JSONB[]))
-             AS given (workspace_id, id, email, email_key, phone, first_name, last_name, name_key,
-                       last_name_key, timezone, locale, metadata, subscriptions)
+        f"""
+        INSERT INTO contacts (workspace_id, id, {NAMES}, revision, created_at, updated_at)
+        SELECT w.id, given.id, {ELEMENTS}, 1, :now, :now
+        FROM unnest(CAST(:workspace_ids AS TEXT[]), CAST(:ids AS TEXT[]), {ARRAYS})
+             AS given (workspace_id, id, {NAMES})
         JOIN workspaces w ON w.id = given.workspace_id
         WHERE TRUE
         ON CONFLICT DO NOTHING
@@ -131,19 +129,12 @@ async def insert_missing(
     return {id for _, id in inserted}
 
 
-GIVEN = (
-    "email",
-    "email_key",
-    "phone",
-    "first_name",
-    "last_name",
-    "name_key",
-    "last_name_key",
-    "timezone",
-    "locale",
-    "metadata",
-    "subscriptions",
+# Each of what is given as an array, and its element in a row.
+ARRAYS = ", ".join(
+    f"CAST(:{name} AS {'JSONB' if name in ('metadata', 'subscriptions') else 'TEXT'}[])"
+    for name in GIVEN
 )
+ELEMENTS = ", ".join(f"given.{name}" for name in GIVEN)
 
 
 async def locked(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Contact]:
@@ -182,13 +173,9 @@ async def insert(
 ) -> None:
     """Ids and columns. Raises errors.Duplicate when another contact has an address."""
     await db.execute_many(
-        """
-        INSERT INTO contacts (workspace_id, id, email, email_key, phone, first_name, last_name,
-                              name_key, last_name_key, timezone, locale, metadata,
-                              subscriptions, topics, revision, created_at, updated_at)
-        VALUES (:workspace_id, :id, :email, :email_key, :phone, :first_name, :last_name,
-                :name_key, :last_name_key, :timezone, :locale, :metadata, :subscriptions, :topics,
-                1, :now, :now)
+        f"""
+        INSERT INTO contacts (workspace_id, id, {NAMES}, topics, revision, created_at, updated_at)
+        VALUES (:workspace_id, :id, {VALUES}, :topics, 1, :now, :now)
         """,
         [
             {"workspace_id": workspace_id, "id": id, "topics": {}, **searchable(columns)}
@@ -203,13 +190,9 @@ async def update(
 ) -> None:
     """Ids and columns, of locked contacts. Raises errors.Duplicate like `insert`."""
     await db.execute_many(
-        """
+        f"""
         UPDATE contacts
-        SET email = :email, email_key = :email_key, phone = :phone, first_name = :first_name,
-            last_name = :last_name, name_key = :name_key, last_name_key = :last_name_key,
-            timezone = :timezone, locale = :locale, metadata = :metadata,
-            subscriptions = :subscriptions, topics = :topics, revision = revision + 1,
-            updated_at = :now
+        SET {ASSIGNED}, topics = :topics, revision = revision + 1, updated_at = :now
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         [{"workspace_id": workspace_id, "id": id, **searchable(columns)} for id, columns in rows],

@@ -59,6 +59,11 @@ PROFILE = tuple(
     for field in fields(Contact)
     if field.name not in ("id", "revision", "created_at", "updated_at")
 )
+# What a contact is written with: its profile without the topics, and what a search finds it by.
+GIVEN = (*(name for name in PROFILE if name != "topics"), "name_key", "last_name_key")
+NAMES = ", ".join(GIVEN)
+VALUES = ", ".join(f":{name}" for name in GIVEN)
+ASSIGNED = ", ".join(f"{name} = :{name}" for name in GIVEN)
 # Of what may be large in a contact `newest`: 188 KB.
 BYTES = """octet_length(CAST(newest.metadata AS TEXT)) + octet_length(CAST(newest.topics AS TEXT))
            + COALESCE((SELECT CAST(SUM(octet_length(t.tag)) AS BIGINT) FROM contact_tags t
@@ -88,12 +93,8 @@ async def insert(
     row = await db.fetch_one_as(
         Contact,
         f"""
-        INSERT INTO contacts (workspace_id, id, email, email_key, phone, first_name, last_name,
-                              name_key, last_name_key, timezone, locale, metadata,
-                              subscriptions, revision, created_at, updated_at)
-        VALUES (:workspace_id, :id, :email, :email_key, :phone, :first_name, :last_name,
-                :name_key, :last_name_key, :timezone, :locale, :metadata, :subscriptions, 1, :now,
-                :now)
+        INSERT INTO contacts (workspace_id, id, {NAMES}, revision, created_at, updated_at)
+        VALUES (:workspace_id, :id, {VALUES}, 1, :now, :now)
         ON CONFLICT DO NOTHING
         RETURNING {COLUMNS}
         """,
@@ -112,10 +113,7 @@ async def update(db: Handle, *, workspace_id: str, id: str, columns: Mapping[str
         Contact,
         f"""
         UPDATE contacts
-        SET email = :email, email_key = :email_key, phone = :phone, first_name = :first_name,
-            last_name = :last_name, name_key = :name_key, last_name_key = :last_name_key,
-            timezone = :timezone, locale = :locale, metadata = :metadata,
-            subscriptions = :subscriptions, revision = revision + 1, updated_at = :now
+        SET {ASSIGNED}, revision = revision + 1, updated_at = :now
         WHERE workspace_id = :workspace_id AND id = :id
         RETURNING {COLUMNS}
         """,
