@@ -142,7 +142,7 @@ export const List = ({ id, of }: { id: string; of: readonly string[] }) => (
 )
 
 export function Tags() {
-  const found = useOnce('tags', () => got(api.GET('/tags', { params: { query: { limit: 200 } } })))
+  const found = useOnce('tags', () => got(api.GET('/tags', page())))
   return <List id={TAGS} of={found.value?.data.map(each => each.name) ?? []} />
 }
 
@@ -182,7 +182,6 @@ const nameless = (id: string) => (error: unknown) => {
   if ([403, 404].includes(asRefusal(error).status)) return id // no repetition mends it
   throw error
 }
-const isAskedAgain = (hasFailed: boolean) => (hasFailed ? 5000 : 0) // as often as lists look
 
 /** Of these ids those that are not known yet, each once, and so many at most. */
 export const unnamed = (ids: readonly (string | null)[], isKnown: (id: string) => boolean, most: number) =>
@@ -360,7 +359,7 @@ export function useContactNames(ids: readonly (string | null)[]): Map<string, st
       return false
     },
     [wanted.join()],
-    isAskedAgain,
+    hasFailed => (hasFailed ? 5000 : 0), // as often as lists look
   )
   return contacts
 }

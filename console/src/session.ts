@@ -46,7 +46,8 @@ let token = ''
 let workspace = ''
 let person = ''
 let asking: Promise<boolean> | null = null
-let signingIn: { promise: Promise<void>; done: () => void } | null = null
+let signingIn: Promise<void> | null = null
+let signedIn = () => {}
 let showSignIn: (isWanted: boolean) => void = () => {}
 
 /** Called once by the page: what shows the sign-in form over whatever is open, and takes it away. */
@@ -96,7 +97,7 @@ async function keep(signed: SignedIn): Promise<void> {
   workspace = signed.workspace.id
   localStorage.setItem(LAST, workspace)
   if (!signingIn) return
-  signingIn.done()
+  signedIn()
   signingIn = null
   showSignIn(false)
 }
@@ -181,23 +182,16 @@ export async function leave(): Promise<void> {
   location.assign(at('/console/'))
 }
 
-function signedInAgain(): Promise<void> {
-  if (!signingIn) {
-    let done = () => {}
-    signingIn = {
-      promise: new Promise(resolve => {
-        done = resolve
-      }),
-      done,
-    }
+const signedInAgain = () =>
+  (signingIn ??= new Promise(resolve => {
+    signedIn = resolve
     showSignIn(true)
-  }
-  return signingIn.promise
-}
+  }))
 
 /** Acts of which nobody knows whether they were done, each with its key: pressed again, such an act is done once. */
 const unanswered = new Map<string, string>()
-const MOST_UNANSWERED = 20
+const MOST = 20 // acts, and answers
+const trim = (kept: Map<string, unknown>) => [...kept.keys()].slice(0, -MOST).forEach(oldest => kept.delete(oldest))
 
 /** Whether it changes nothing, also of what is too long for an address. */
 const isReading = ({ method, url }: Request) => method === 'GET' || /\/(check|preview)$/.test(new URL(url).pathname)
@@ -216,12 +210,11 @@ async function actOf(request: Request): Promise<string> {
 function lost(act: string, key: string) {
   if (!act) return
   unanswered.set(act, key)
-  for (const oldest of [...unanswered.keys()].slice(0, -MOST_UNANSWERED)) unanswered.delete(oldest)
+  trim(unanswered)
 }
 
 /** What was read last at an address, in memory alone: whoever looks again asks only whether it has changed. */
 const seen = new Map<string, { tag: string; text: string }>()
-const MOST_SEEN = 20
 const LONGEST_SEEN = 500_000 // characters
 
 async function remembered(
@@ -236,7 +229,7 @@ async function remembered(
   const text = await response.text()
   seen.delete(url)
   if (text.length <= LONGEST_SEEN) seen.set(url, { tag, text })
-  for (const oldest of [...seen.keys()].slice(0, -MOST_SEEN)) seen.delete(oldest)
+  trim(seen)
   return new Response(text, { headers: response.headers })
 }
 

@@ -18,7 +18,7 @@ import {
   type NodeProps,
 } from '@xyflow/react'
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
-import type { Card, Exit, Link } from './model'
+import type { Card, Exit, Link, Spot } from './model'
 
 export interface Shown {
   title: string
@@ -28,7 +28,6 @@ export interface Shown {
   count: string
   state: '' | 'passed' | 'here' | 'failed'
 }
-type Spot = { x: number; y: number }
 type CardNode = Node<{ card: Card; shown: Shown }>
 
 const TONES: Record<string, string> = {
@@ -97,7 +96,7 @@ const known = ({ handles: _, ...node }: CardNode, measured: CardNode['measured']
   measured: measured!,
 })
 
-export interface CanvasProps {
+interface CanvasProps {
   cards: Card[]
   links: Link[]
   positions: Record<string, Spot>
@@ -105,8 +104,7 @@ export interface CanvasProps {
   walked: ReadonlySet<string>
   selected: readonly string[]
   look: number
-  free: boolean
-  locked: boolean
+  movable: boolean
   select: (ids: string[]) => void
   move: (positions: Record<string, Spot>) => void
   connect: (from: Exit, target: string | null) => void
@@ -115,6 +113,10 @@ export interface CanvasProps {
 // The library puts names into selectors, and a name may be anything.
 const safe = encodeURIComponent,
   real = decodeURIComponent
+const exitOf = ({ source, sourceHandle }: Connection | Edge): Exit => ({
+  id: real(source),
+  port: real(sourceHandle ?? 'next'),
+})
 
 /** What the canvas shows of a simulation at a moment. */
 export interface Played {
@@ -133,8 +135,7 @@ function Inner({
   walked,
   selected,
   look,
-  free,
-  locked,
+  movable,
   select,
   move,
   connect,
@@ -153,15 +154,15 @@ function Inner({
           initialHeight: CARD.height,
           data: { card, shown: seen },
           ...(cards.length > MANY ? { handles: guessed(card) } : {}),
-          draggable: free && !locked,
+          draggable: movable,
           selected: selected.includes(card.id),
-          connectable: free && !locked,
+          connectable: movable,
           ariaLabel: [seen.title, card.kind === 'trigger' ? '' : card.id, seen.says, seen.errors ? 'has errors' : '']
             .filter(Boolean)
             .join(', '),
         }
       }),
-    [cards, positions, shown, free, locked, selected],
+    [cards, positions, shown, movable, selected],
   )
   const [nodes, setNodes] = useState<CardNode[]>(given)
   const current = useRef(nodes)
@@ -193,14 +194,14 @@ function Inner({
         source: safe(link.source),
         target: safe(link.target),
         sourceHandle: safe(link.port),
-        focusable: free && !locked,
+        focusable: movable,
         deletable: false,
         markerEnd: ARROW,
         className: walked.has(linkKey(link)) ? 'walked' : '',
         ariaLabel: `From ${link.source} by ${link.port} to ${link.target}`,
         data: { ...link },
       })),
-    [links, walked, free, locked],
+    [links, walked, movable],
   )
   const change = (changes: NodeChange<CardNode>[]) => {
     const next = applyNodeChanges(changes, current.current).map(node =>
@@ -211,7 +212,7 @@ function Inner({
     if (changes.some(one => one.type === 'select'))
       select(next.filter(node => node.selected).map(node => node.data.card.id))
     const settled = changes.filter(one => one.type === 'position' && !one.dragging && one.position)
-    if (free && settled.length)
+    if (movable && settled.length)
       move(
         Object.fromEntries(
           settled.flatMap(one => (one.type === 'position' && one.position ? [[real(one.id), one.position]] : [])),
@@ -253,17 +254,13 @@ function Inner({
       onNodesChange={change}
       minZoom={0.1}
       deleteKeyCode={null}
-      nodesFocusable
-      edgesFocusable={free && !locked}
-      nodesConnectable={free && !locked}
-      disableKeyboardA11y={false}
+      edgesFocusable={movable}
+      nodesConnectable={movable}
       selectNodesOnDrag={false}
       onlyRenderVisibleElements={cards.length > MANY}
-      onConnect={(made: Connection) =>
-        connect({ id: real(made.source), port: real(made.sourceHandle ?? 'next') }, real(made.target))
-      }
+      onConnect={(made: Connection) => connect(exitOf(made), real(made.target))}
       onEdgeDoubleClick={(_: unknown, edge: Edge) => {
-        if (free && !locked) connect({ id: real(edge.source), port: real(edge.sourceHandle ?? 'next') }, null)
+        if (movable) connect(exitOf(edge), null)
       }}
       proOptions={{ hideAttribution: true }}
     >

@@ -1,7 +1,7 @@
 // What became of one definition in another, in words.
 import { Changes } from '../ui'
 import { KINDS } from '../words'
-import type { Difference } from './model'
+import type { Difference, Link } from './model'
 import { words } from './form'
 
 export const Members = ({ of }: { of: Record<string, unknown[]> }) => <Changes of={of} name={words} />
@@ -13,7 +13,7 @@ export function DifferenceShown({ of }: { of: Difference }) {
       {KINDS[each.type] ?? each.type} <code>{each.id}</code>
     </>
   )
-  const way = (each: { source: string; port: string; target: string }) => (
+  const way = (each: Link) => (
     <>
       <code>{each.source}</code>
       {each.port !== 'next' && (

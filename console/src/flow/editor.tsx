@@ -13,7 +13,7 @@ import { FlowTabs, underWay } from '../screens/flows'
 import { Canvas, NOTHING, type Played, type Shown as Look } from './canvas'
 import { words, type Finding } from './form'
 import { Inspector } from './inspector'
-import { readFlow, type Definition, type Stored } from './kept'
+import { readFlow, type Stored } from './kept'
 import { useKeys } from './keys'
 import { TRIGGER, kinds, type Kinds } from './kinds'
 import {
@@ -32,6 +32,7 @@ import {
   type Card,
   type Doc,
   type Exit,
+  type Json,
 } from './model'
 import { Findings, Palette } from './palette'
 import { useSaving } from './saving'
@@ -132,7 +133,8 @@ function Editor({
     setPanel('step')
     requestAnimationFrame(() => inspector.current?.querySelector<HTMLElement>('h2')?.focus())
   }
-  const add = (kind: string, exit: Exit | null = from()) => {
+  const add = (kind: string) => {
+    const exit = from()
     const next = added(doc, all, kind, exit, below(exit?.id))
     history.edit(next.doc)
     setSpot(null)
@@ -228,6 +230,7 @@ function Editor({
   const errors = errorsIn(check.findings).length
   const here = `/flows/${of}/${id}`
   const state = base.value.state
+  const follows = <WhatFollows base={base} doc={doc} errors={errors} />
   return (
     <Screen
       title={doc.name || 'Flow'}
@@ -276,27 +279,22 @@ function Editor({
                 disabled={!isChanged}
                 act={() => save()}
               >
-                <WhatFollows base={base.value} doc={doc} isNew={!same(bodyOf(doc), bodyOf(base.doc))} errors={errors} />
+                {follows}
               </Confirm>
             ) : (
-              <Button id="save" class="primary" disabled={!isChanged} onClick={quietly}>
-                Save
-              </Button>
-            )}
-            {state !== 'ACTIVE' && (
-              <Confirm
-                label={isChanged ? 'Save and activate' : 'Activate'}
-                title="Activate this flow?"
-                sure="Activate"
-                act={() => save('ACTIVE')}
-              >
-                <WhatFollows
-                  base={base.value}
-                  doc={doc}
-                  isNew={base.value.version === 0 || !same(bodyOf(doc), bodyOf(base.doc))}
-                  errors={errors}
-                />
-              </Confirm>
+              <>
+                <Button id="save" class="primary" disabled={!isChanged} onClick={quietly}>
+                  Save
+                </Button>
+                <Confirm
+                  label={isChanged ? 'Save and activate' : 'Activate'}
+                  title="Activate this flow?"
+                  sure="Activate"
+                  act={() => save('ACTIVE')}
+                >
+                  {follows}
+                </Confirm>
+              </>
             )}
           </>
         )
@@ -320,8 +318,8 @@ function Editor({
               theirs={docOf(conflict.value)}
               at={conflict.value.updatedAt}
               all={all}
-              keep={() => saving.keepMine(conflict)}
-              take={() => saving.takeTheirs(conflict)}
+              keep={saving.keepMine}
+              take={saving.takeTheirs}
             />
           )}
         />
@@ -344,7 +342,7 @@ function Editor({
             free={free}
             locked={locked}
             marks={marks}
-            add={kind => add(kind)}
+            add={add}
             addTrigger={addTrigger}
             focus={focus}
           />
@@ -358,8 +356,7 @@ function Editor({
             walked={play.walked}
             selected={selected}
             look={look}
-            free={free}
-            locked={locked}
+            movable={free && !locked}
             select={setSelected}
             move={spots => history.edit(placed(doc, spots), `move ${Object.keys(spots).join()}`)}
             connect={(exit, target) => history.edit(connected(doc, exit, target))}
@@ -447,14 +444,16 @@ const bodyOf = (doc: Doc) => {
 }
 
 /** What saving or activating will do, before it is done. */
-function WhatFollows({ base, doc, isNew, errors }: { base: Definition; doc: Doc; isNew: boolean; errors: number }) {
-  const stay = underWay(base.stats.underWay, 'stays on its version', 'stay on their version')
+function WhatFollows({ base, doc, errors }: { base: Stored & { doc: Doc }; doc: Doc; errors: number }) {
+  const { stats, version } = base.value
+  const isNew = !version || !same(bodyOf(doc), bodyOf(base.doc))
+  const stay = underWay(stats.underWay, 'stays on its version', 'stay on their version')
   return (
     <>
       {errors > 0 && <p class="wrong">{plural(errors, 'error')} found; until fixed, this will be refused.</p>}
       <p>
-        {isNew ? `Its content becomes version ${base.version + 1}.` : `Its content stays version ${base.version}.`} From
-        then on, runs{isNew ? ' of the new version' : ''} are started by {occasion(doc.trigger)}.
+        {isNew ? `Its content becomes version ${version + 1}.` : `Its content stays version ${version}.`} From then on,
+        runs{isNew ? ' of the new version' : ''} are started by {occasion(doc.trigger)}.
       </p>
       {stay && isNew && <p>{stay}.</p>}
     </>
@@ -465,10 +464,8 @@ function WhatFollows({ base, doc, isNew, errors }: { base: Definition; doc: Doc;
 function says({ kind, members }: Card, names: Map<string, string>): string {
   const text = (value: unknown) => (typeof value === 'string' || isNumber(value) ? textOf(value) : '')
   const of = (name: string) => text(members[name])
-  const first = (name: string) =>
-    Array.isArray(members[name]) ? ((members[name][0] as Record<string, unknown> | undefined) ?? {}) : {}
-  const inside = (name: string, inner: string) =>
-    text((members[name] as Record<string, unknown> | null | undefined)?.[inner])
+  const first = (name: string) => (Array.isArray(members[name]) ? ((members[name][0] as Json | undefined) ?? {}) : {})
+  const inside = (name: string, inner: string) => text((members[name] as Json | null | undefined)?.[inner])
   switch (kind) {
     case TRIGGER:
       return occasion(members)
@@ -482,7 +479,7 @@ function says({ kind, members }: Card, names: Map<string, string>): string {
     case 'wait_for':
       return [text(first('conditions').event), spelled(of('after') || of('timeout'))].filter(Boolean).join(', or ')
     case 'branch':
-      return inside('cases', '0') || text((first('cases').when as Record<string, unknown> | undefined)?.path)
+      return inside('cases', '0') || text((first('cases').when as Json | undefined)?.path)
     case 'throttle':
       return `${of('limit')} in ${spelled(of('window'))}`
     case 'update_contact':

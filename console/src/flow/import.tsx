@@ -117,14 +117,11 @@ export function ImportFlow() {
     if (!isFine) toFirst(area.current)
   }
   const show = (line: number) => {
-    const box = area.current?.querySelector('textarea')
-    const before =
-      draft.text
-        .split('\n')
-        .slice(0, line - 1)
-        .join('\n').length + (line > 1 ? 1 : 0)
+    const box = area.current?.querySelector('textarea'),
+      lines = draft.text.split('\n')
+    const before = lines.slice(0, line - 1).reduce((sum, one) => sum + one.length + 1, 0)
     box?.focus()
-    box?.setSelectionRange(before, before + (draft.text.split('\n')[line - 1]?.length ?? 0))
+    box?.setSelectionRange(before, before + (lines[line - 1]?.length ?? 0))
   }
   const problem =
     act.problem &&

@@ -5,6 +5,7 @@ import { TRIGGER, begun, portsOf, type Kinds } from './kinds'
 export type Json = Record<string, unknown>
 export type Key = string | number
 export type Shape = 'steps' | 'graph'
+export type Spot = { x: number; y: number }
 export interface Edge extends Json {
   id?: string
   source: string
@@ -14,7 +15,7 @@ export interface Edge extends Json {
 export interface Node extends Json {
   id: string
   type: string
-  position?: { x: number; y: number }
+  position?: Spot
   data?: Json
 }
 export type Graph = Json & { nodes: Node[]; edges: Edge[] }
@@ -290,7 +291,7 @@ export interface Changed {
 }
 
 /** A new step of that kind: behind a port of a card, in what is there already; or on its own. */
-export function added(doc: Doc, all: Kinds, kind: string, from: Exit | null, near?: { x: number; y: number }): Changed {
+export function added(doc: Doc, all: Kinds, kind: string, from: Exit | null, near?: Spot): Changed {
   const id = fresh(idsOf(doc), kind)
   const found = all.all.get(kind)
   const config = found ? begun(found) : {}
@@ -306,7 +307,7 @@ export function added(doc: Doc, all: Kinds, kind: string, from: Exit | null, nea
 }
 
 /** A spot on which nothing lies yet. */
-function clear(doc: Doc, wanted: { x: number; y: number }) {
+function clear(doc: Doc, wanted: Spot) {
   let { x, y } = wanted
   const isTaken = () =>
     doc.graph.nodes.some(node => {
@@ -408,7 +409,7 @@ export function renamed(doc: Doc, card: Card, id: string): Doc {
   return { ...next, graph: { ...next.graph, edges } }
 }
 
-export const placed = (doc: Doc, positions: Record<string, { x: number; y: number }>): Doc => ({
+export const placed = (doc: Doc, positions: Record<string, Spot>): Doc => ({
   ...doc,
   graph: {
     ...doc.graph,
@@ -486,12 +487,13 @@ export function pasted(doc: Doc, all: Kinds, text: string, from: Exit | null): C
 
 // --- differences ---
 
+type Step = { id: string; type: string }
 export interface Difference {
   trigger: Record<string, unknown[]>
   nodes: {
-    added: { id: string; type: string }[]
-    removed: { id: string; type: string }[]
-    changed: { id: string; type: string; members: Record<string, unknown[]> }[]
+    added: Step[]
+    removed: Step[]
+    changed: (Step & { members: Record<string, unknown[]> })[]
   }
   edges: { added: Link[]; removed: Link[] }
 }

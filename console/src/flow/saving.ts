@@ -6,7 +6,7 @@ import type { Kind } from '../names'
 import { draftKey, Refusal } from '../session'
 import type { Finding } from './form'
 import { changeFlow, readFlow, veiled, type Kept, type Stored } from './kept'
-import { docOf, written, type Doc } from './model'
+import { docOf, written, type Doc, type Spot } from './model'
 
 interface History {
   past: Doc[]
@@ -52,7 +52,7 @@ function useHistory(first: Doc) {
 interface Checked {
   of: Doc | null
   findings: Finding[]
-  positions: Record<string, { x: number; y: number }> | null
+  positions: Record<string, Spot> | null
 }
 
 /** What activation would say of the definition as it stands here, shortly after the last change. */
@@ -87,9 +87,9 @@ function useCheck(of: Kind, id: string, doc: Doc, first: Finding[]) {
 export function useSaving(of: Kind, id: string, stored: Stored, say: (what: string) => void) {
   const key = draftKey(`flow.${id}`)
   const [found] = useState(() => parse(sessionStorage.getItem(key) ?? 'null') as Kept | null)
-  const [kept] = useState(found && same(written(found.doc), written(docOf(stored.value))) ? null : found) // saved, and the page left before that was noted
-  const [isVeiled, setVeiled] = useState(found?.isVeiled ?? false)
   const [base, setBase] = useState({ ...stored, doc: docOf(stored.value) })
+  const [kept] = useState(found && same(written(found.doc), written(base.doc)) ? null : found) // saved, and the page left before that was noted
+  const [isVeiled, setVeiled] = useState(found?.isVeiled ?? false)
   const [behind, setBehind] = useState(kept && kept.tag !== stored.tag ? { tag: kept.tag, doc: kept.base } : null) // what is drawn here began at an older revision
   const begun = behind ?? base
   const held = useRef({ base, begun }) // for a save after the editor was left
@@ -98,7 +98,7 @@ export function useSaving(of: Kind, id: string, stored: Stored, say: (what: stri
   const [conflict, setConflict] = useState<Stored | null>(null)
   const [problem, setProblem] = useState<Refusal | null>(null)
   const [secret, setSecret] = useState('')
-  const history = useHistory(kept?.doc ?? docOf(stored.value))
+  const history = useHistory(kept?.doc ?? base.doc)
   const doc = history.now
   const isChanged = !same(written(doc), written(base.doc)) || secret !== ''
   const hasCredentials = useMemo(() => veiled(doc) !== JSON.stringify(doc), [doc]) || secret !== ''
@@ -127,6 +127,7 @@ export function useSaving(of: Kind, id: string, stored: Stored, say: (what: stri
     setBase(next)
     setBehind(null)
     setConflict(null)
+    return next
   }
   const store = async (state?: 'ACTIVE') => {
     if (!isChanged && !state) return // by the save before
@@ -134,8 +135,7 @@ export function useSaving(of: Kind, id: string, stored: Stored, say: (what: stri
     const body = written(doc, held.current.base.doc)
     const trigger = secret ? { ...body.trigger, signingSecret: secret } : body.trigger
     const keep = (answer: Stored) => {
-      const now = docOf(answer.value)
-      settle(answer)
+      const { doc: now } = settle(answer)
       history.set(old => (old.now === doc ? { ...old, now, label: '' } : old))
       setSecret(typed => (typed === secret ? '' : typed))
       setVeiled(false)
@@ -185,20 +185,18 @@ export function useSaving(of: Kind, id: string, stored: Stored, say: (what: stri
     setProblem,
     save,
     discard: () => {
-      if (conflict) settle(conflict)
-      history.edit(conflict ? docOf(conflict.value) : base.doc)
+      history.edit((conflict ? settle(conflict) : base).doc)
       setBehind(null)
       setSecret('')
       setVeiled(false)
     },
     conflict,
-    keepMine: (theirs: Stored) => {
-      settle(theirs)
+    keepMine: () => {
+      settle(conflict!)
       say('Save again to replace theirs.')
     },
-    takeTheirs: (theirs: Stored) => {
-      settle(theirs)
-      history.edit(docOf(theirs.value))
+    takeTheirs: () => {
+      history.edit(settle(conflict!).doc)
       say('This is theirs. Undo brings yours back.')
     },
   }

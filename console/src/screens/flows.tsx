@@ -1,5 +1,5 @@
 // Flows: automations and workflows, what starts them, and the requests that came to their webhooks.
-import { api, byId, exactly, got, save, type Schemas } from '../api'
+import { api, byId, exactly, got, save } from '../api'
 import { useAct, useDraft, useLoaded } from '../data'
 import { CHANGED, Days, days } from '../days'
 import { objectOf, pretty } from '../exact'
@@ -34,13 +34,14 @@ import {
   UPDATED,
 } from '../ui'
 import { useState } from 'preact/hooks'
+import type { Definition } from '../flow/kept'
 import { RequestTable } from './requests'
 import { Drawing, useDrawing } from './runs'
 
 export function Flows() {
   const { query } = useLocation()
-  const [state, name] = ['state', 'name'].map(each => query.get(each)) as [Definition['state'] | null, string | null]
-  const all = useFlows({ ...(state && { state }), ...(name && { name }), ...days(query) })
+  const asked = (name: string) => query.get(name) || undefined
+  const all = useFlows({ state: asked('state') as Definition['state'], name: asked('name'), ...days(query) })
   const may = useCan()('workflows:write')
   return (
     <ListScreen
@@ -98,7 +99,6 @@ export const FlowTabs = ({ here, tab, flow }: { here: string; tab: string; flow:
   </Tabs>
 )
 
-type Definition = Schemas['Workflow'] | Schemas['Automation']
 export const kindOf = (text: string): Kind => (text === 'automations' ? 'automations' : 'workflows')
 /** The page of the flow with this id, which begins with what the flow is. */
 export const flowPath = (id: string) => `/flows/${kindById(id)}/${id}`

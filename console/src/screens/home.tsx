@@ -5,7 +5,7 @@ import { useAct, useListed, useLoaded } from '../data'
 import { pretty } from '../exact'
 import { days, local } from '../days'
 import { useCan, useMe } from '../me'
-import { useFlows, type FlowName } from '../names'
+import { page, useFlows, type FlowName } from '../names'
 import { go } from '../router'
 import { at, has, refusal, unreachable } from '../session'
 import { CHANNELS, WAITED_FOR } from '../words'
@@ -82,7 +82,7 @@ async function needs(me: ReturnType<typeof useMe>, may: (permission: string) => 
       }),
     ),
     got(api.GET('/billing/plan')),
-    may('event_endpoints:read') ? got(api.GET('/event-endpoints', { params: { query: { limit: 200 } } })) : null,
+    may('event_endpoints:read') ? got(api.GET('/event-endpoints', page())) : null,
     may('broadcasts:read')
       ? got(api.GET('/broadcasts', { params: { query: { state: 'PAUSED', limit: MOST } } }))
       : null,
