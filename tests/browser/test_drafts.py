@@ -374,6 +374,27 @@ def test_a_flow_keeps_what_is_drawn_while_it_is_saved(page: Page, service: Servi
     assert service.read(url)["steps"][0]["tag"] == "typed since"
 
 
+def test_a_header_is_typed_on_while_its_flow_is_saved(page: Page, service: Service) -> None:
+    call = {"id": "call", "type": "http_request", "method": "GET", "url": "https://crm.example"}
+    headers = {"Authorization": "Bearer hidden", "X-Plan": "a"}
+    url = edited(page, service, "workflows", steps=[{**call, "headers": headers}])
+    box(page, "call").click()
+    credential = page.get_by_label("Headers: Authorization")
+    credential.fill("Bearer other")
+    with saving(page, "Save", "PATCH", f"**{url}"):
+        name = page.get_by_label("Headers: name 2")
+        name.press("End")
+        name.press_sequentially("-N")
+    expect(credential).to_have_value("••••")
+    expect(name).to_be_focused()
+    page.keyboard.type("ow")
+    page.keyboard.press("Tab")
+    press(page, "Save")
+    page.get_by_text("all changes saved").wait_for()
+    kept = {"Authorization": "••••", "X-Plan-Now": "a"}
+    assert service.read(url)["steps"][0]["headers"] == kept
+
+
 @pytest.mark.parametrize("is_left", [False, True])
 def test_a_flow_is_saved_again_once_the_save_that_is_under_way_was_answered(
     page: Page, service: Service, is_left: bool

@@ -746,6 +746,43 @@ def test_a_credential_is_not_kept_while_the_name_of_its_header_is_typed(
     assert service.read(url)["steps"][0]["headers"] == {"Authorization": "••••"}
 
 
+def test_a_header_without_a_name_stays_while_another_is_saved_until_it_is_discarded(
+    page: Page, service: Service
+) -> None:
+    call = {"id": "call", "type": "http_request", "method": "GET", "url": "https://crm.example"}
+    url = edited(page, service, "workflows", steps=[call])
+    box(page, "call").click()
+    group = page.get_by_role("group", name="Headers")
+    add = group.get_by_role("button", name="Add one")
+    add.click()
+    group.get_by_label("new name").fill("Authorization")
+    group.get_by_label("new value").fill("Bearer hidden")
+    add.click()
+    value = group.get_by_label("new value")
+    value.fill("b")
+    page.keyboard.press("Control+s")
+    page.get_by_text("all changes saved").wait_for()
+    credential = group.get_by_label("Headers: Authorization")
+    expect(credential).to_have_value("••••")
+    expect(value).to_have_value("b")
+    expect(value).to_be_focused()
+    group.get_by_label("new name").fill("X-Plan")
+    page.keyboard.press("Tab")
+    saved(page)
+    headers = {"Authorization": "••••", "X-Plan": "b"}
+    assert service.read(url)["steps"][0]["headers"] == headers
+    add.click()
+    value.fill("c")
+    credential.fill("Bearer other")
+    page.get_by_role("button", name="Undo").click()
+    expect(credential).to_have_value("••••")
+    credential.fill("Bearer other")
+    page.get_by_role("button", name="Discard changes").click()
+    page.get_by_text("all changes saved").wait_for()
+    expect(credential).to_have_value("••••")
+    expect(value).to_have_count(0)
+
+
 def test_a_list_that_is_typed_as_a_value_leaves_its_row_as_it_is(
     page: Page, service: Service
 ) -> None:

@@ -265,7 +265,10 @@ function Editor({
                 label="Discard changes"
                 title="Discard changes?"
                 isAsked={() => secret !== ''}
-                act={async () => saving.discard()}
+                act={async () => {
+                  saving.discard()
+                  setSelected(selected) // its form anew: what is typed there may stand in no definition
+                }}
               >
                 <p>Undo brings back what you drew, but not the signing secret that you typed.</p>
               </Confirm>
@@ -319,7 +322,10 @@ function Editor({
               at={conflict.value.updatedAt}
               all={all}
               keep={saving.keepMine}
-              take={saving.takeTheirs}
+              take={() => {
+                saving.takeTheirs()
+                setSelected(selected)
+              }}
             />
           )}
         />

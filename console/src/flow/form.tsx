@@ -7,6 +7,7 @@ import { Button, Check, Field, Link, Several } from '../ui'
 import { Length } from '../lengths'
 import { ConditionField } from './conditions'
 import { flaw, isObject, parse, pretty, same, textOf, tried } from '../exact'
+import { MASK } from './kept'
 import { isCondition, plain, type Kinds, type Schema } from './kinds'
 import { pointer, put, type Json, type Key } from './model'
 
@@ -255,7 +256,12 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
   const stored = isObject(value) ? value : {}
   const [typing, setTyping] = useState<{ of: unknown; rows: Pair[] } | null>(null)
   const latest = useRef<Pair[]>([]) // a row that is removed is left by that
-  const own = typing && same(typing.of, value) ? typing.rows : null
+  const isMasked = (key: string) => stored[key] === MASK
+  /** Rows that are typed stay, also when the answer of a save has the mask for what was typed. */
+  const own =
+    typing && JSON.stringify(typing.of, (key, one) => (isMasked(key) ? MASK : one)) === JSON.stringify(value)
+      ? typing.rows.map(each => (isMasked(each.key) ? { ...each, text: MASK } : each))
+      : null
   const isDeep =
     (value != null && !isObject(value)) || Object.values(stored).some(one => isObject(one) || Array.isArray(one))
   if (isDeep && !own) return <JsonField {...{ place, schema, value, set, of, label }} />

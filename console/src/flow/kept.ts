@@ -25,7 +25,7 @@ export const readVersion = (of: Kind, id: string, version: number) =>
 export const changeFlow = (of: Kind, id: string, tag: string, body: object) =>
   exactly<Definition>(`/${of}/${encodeURIComponent(id)}`, sent('PATCH', body, { 'If-Match': tag }))
 
-const MASK = '••••' // of the service: whoever saves it keeps what is stored, and is refused where nothing is
+export const MASK = '••••' // of the service: whoever saves it keeps what is stored, and is refused where nothing is
 const HUMP = /(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])/g
 const SECRET =
   /auth(?!or)|authori[sz]|cookie|credential|passphrase|passw|pwd|secret(?!ar)|session|signature|token|webhook[-_]?url|(?<![a-z])keys?(?![a-z])|(?:api|access|auth|pass|private|secret)key|(?<![a-z])sign?(?![a-z])/
