@@ -374,6 +374,24 @@ def test_a_flow_keeps_what_is_drawn_while_it_is_saved(page: Page, service: Servi
     assert service.read(url)["steps"][0]["tag"] == "typed since"
 
 
+def test_changes_are_discarded_only_once_the_save_that_is_under_way_was_answered(
+    page: Page, service: Service
+) -> None:
+    steps = [{"id": "tag", "type": "add_tag", "tag": "a"}]
+    url = edited(page, service, "workflows", steps=steps)
+    box(page, "tag").click()
+    tag = page.get_by_label("Tag", exact=True)
+    tag.fill("saved")
+    discard = page.get_by_role("button", name="Discard changes")
+    with saving(page, "Save", "PATCH", f"**{url}"):
+        tag.fill("typed since")
+        expect(discard).to_be_disabled()
+    discard.click()
+    page.get_by_text("all changes saved").wait_for()
+    expect(tag).to_have_value("saved")
+    assert service.read(url)["steps"][0]["tag"] == "saved"
+
+
 def test_a_header_is_typed_on_while_its_flow_is_saved(page: Page, service: Service) -> None:
     call = {"id": "call", "type": "http_request", "method": "GET", "url": "https://crm.example"}
     headers = {"Authorization": "Bearer hidden", "X-Plan": "a"}

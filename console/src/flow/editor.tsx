@@ -265,6 +265,7 @@ function Editor({
                 label="Discard changes"
                 title="Discard changes?"
                 isAsked={() => secret !== ''}
+                disabled={saving.isSaving} // what it goes back to is not known before the answer
                 act={async () => {
                   saving.discard()
                   setSelected(selected) // its form anew: what is typed there may stand in no definition
