@@ -26,7 +26,7 @@ test('an act whose answer was lost is done again under its key', async () => {
   equal(new Set(keys(asked)).size, 1)
 })
 
-test('what is not answered within a minute could not be reached, unless it sends a file', async () => {
+test('what has no answer within a minute could not be reached, unless it sends a file or walks the trail', async () => {
   const later = globalThis.setTimeout,
     due: (() => void)[] = []
   globalThis.setTimeout = ((work: () => void) => due.push(work)) as unknown as typeof setTimeout
@@ -38,14 +38,15 @@ test('what is not answered within a minute could not be reached, unless it sends
     })
   const type = { 'Content-Type': 'text/csv' }
   void ask(new Request('https://tidings.example/contacts/import', { method: 'POST', headers: type, body: 'a' }))
+  void ask(new Request('https://tidings.example/audit-logs/verify'))
   const asked = ask(new Request('https://tidings.example/flows'))
-  while (signals.length < 2) await Promise.resolve()
+  while (signals.length < 3) await Promise.resolve()
   globalThis.setTimeout = later
   due.forEach(work => work())
   await rejects(asked, /cannot be reached/)
   deepEqual(
     signals.map(each => each.aborted),
-    [false, true],
+    [false, false, true],
   )
 })
 
