@@ -783,6 +783,24 @@ def test_a_header_without_a_name_stays_while_another_is_saved_until_it_is_discar
     expect(value).to_have_count(0)
 
 
+def test_a_header_that_was_left_without_a_name_asks_for_one(page: Page, service: Service) -> None:
+    call = {"id": "call", "type": "http_request", "method": "GET", "url": "https://crm.example"}
+    url = edited(page, service, "workflows", steps=[call])
+    box(page, "call").click()
+    group = page.get_by_role("group", name="Headers")
+    group.get_by_role("button", name="Add one").click()
+    group.get_by_label("new value").fill("b")
+    name = group.get_by_label("new name")
+    expect(name).to_have_accessible_description("")
+    page.keyboard.press("Control+s")
+    expect(name).to_have_accessible_description("It needs a name.")
+    name.fill("X-Plan")
+    expect(name).to_have_accessible_description("")
+    page.keyboard.press("Tab")
+    saved(page)
+    assert service.read(url)["steps"][0]["headers"] == {"X-Plan": "b"}
+
+
 def test_a_list_that_is_typed_as_a_value_leaves_its_row_as_it_is(
     page: Page, service: Service
 ) -> None:

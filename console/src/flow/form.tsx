@@ -247,8 +247,8 @@ export const typed = (text: string): unknown =>
 export const shown = (value: unknown) =>
   typeof value === 'string' ? (typed(value) === value ? value : JSON.stringify(value)) : textOf(value)
 
-/** A row of them: its name as it is typed, and the `key` by which it is kept, which no other has. */
-type Pair = { name: string; text: string; key: string }
+/** A row: its name as it is typed, its own `key`, by which it is kept, and whether it was left without a name. */
+type Pair = { name: string; text: string; key: string; isLost?: boolean }
 
 /** An object whose names its author chooses: headers, fields to set, variables, data. A name counts once left. */
 function Pairs({ place, schema, value, set, of, label }: Control & { label: string }) {
@@ -267,13 +267,14 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
   if (isDeep && !own) return <JsonField {...{ place, schema, value, set, of, label }} />
   const show = (key: string) => (texts ? textOf(stored[key]) : shown(stored[key]))
   const isStored = (key: string) => key !== '' && Object.hasOwn(stored, key)
-  const rows = (latest.current = own ?? Object.keys(stored).map(name => ({ name, text: show(name), key: name })))
+  const rows: Pair[] = own ?? Object.keys(stored).map(name => ({ name, text: show(name), key: name }))
+  latest.current = rows
   /** A name alone is none yet, until its row is left; one that is taken, or was cleared, leaves the row as it was. */
   const change = (before: Pair[], isLeft = false) => {
     const keys = new Set(before.map(each => each.key))
     const rows = before.map(each => {
       const key = each.name.trim()
-      if (!key) return { ...each, name: each.key }
+      if (!key) return { ...each, name: each.key, isLost: each.isLost || (isLeft && !!each.text) }
       if (keys.has(key)) return each
       keys.delete(each.key)
       keys.add(key)
@@ -289,7 +290,7 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
   const put = (index: number, changes: Partial<Pair>) => rows.with(index, { ...rows[index]!, ...changes })
   return (
     <Group label={label} schema={schema} place={place} of={of} isWhole>
-      {rows.map(({ name, text, key }, index) => (
+      {rows.map(({ name, text, key, isLost }, index) => (
         <div
           class="pairs"
           key={index}
@@ -307,7 +308,9 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
             wrong={
               key !== name.trim() && rows.some(one => one.key && one.key === name.trim())
                 ? 'Another one has this name.'
-                : ''
+                : isLost && text && !name.trim()
+                  ? 'It needs a name.'
+                  : ''
             }
             set={name => setTyping({ of: value, rows: put(index, { name }) })}
           />
