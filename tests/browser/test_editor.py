@@ -801,6 +801,23 @@ def test_a_header_that_was_left_without_a_name_asks_for_one(page: Page, service:
     assert service.read(url)["steps"][0]["headers"] == {"X-Plan": "b"}
 
 
+def test_a_header_that_undo_takes_away_under_the_focus_can_be_brought_back(
+    page: Page, service: Service
+) -> None:
+    call = {"id": "call", "type": "http_request", "method": "GET", "url": "https://crm.example"}
+    edited(page, service, "workflows", steps=[call])
+    box(page, "call").click()
+    group = page.get_by_role("group", name="Headers")
+    group.get_by_role("button", name="Add one").click()
+    group.get_by_label("new name").fill("X-Plan")
+    group.get_by_label("new value").fill("b")
+    group.get_by_role("button", name="Remove X-Plan").focus()
+    page.keyboard.press("Control+z")
+    expect(group.get_by_label("Headers: X-Plan")).to_have_count(0)
+    page.get_by_role("button", name="Redo").click()
+    expect(group.get_by_label("Headers: X-Plan")).to_have_value("b")
+
+
 def test_a_list_that_is_typed_as_a_value_leaves_its_row_as_it_is(
     page: Page, service: Service
 ) -> None:

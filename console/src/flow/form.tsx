@@ -255,7 +255,7 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
   const texts = typeof schema.additionalProperties === 'object' && schema.additionalProperties.type === 'string'
   const stored = isObject(value) ? value : {}
   const [typing, setTyping] = useState<{ of: unknown; rows: Pair[] } | null>(null)
-  const latest = useRef<Pair[]>([]) // a row that is removed is left by that
+  const leave = useRef((_: boolean) => {}) // as of what is shown: a row that is removed is left by that
   const isMasked = (key: string) => stored[key] === MASK
   /** Rows that are typed stay, also when the answer of a save has the mask for what was typed. */
   const own =
@@ -268,7 +268,6 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
   const show = (key: string) => (texts ? textOf(stored[key]) : shown(stored[key]))
   const isStored = (key: string) => key !== '' && Object.hasOwn(stored, key)
   const rows: Pair[] = own ?? Object.keys(stored).map(name => ({ name, text: show(name), key: name }))
-  latest.current = rows
   /** A name alone is none yet, until its row is left; one that is taken, or was cleared, leaves the row as it was. */
   const change = (before: Pair[], isLeft = false) => {
     const keys = new Set(before.map(each => each.key))
@@ -287,6 +286,7 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
     setTyping({ of: next, rows })
     if (!same(next, value)) set(next)
   }
+  leave.current = isLeft => change(rows, isLeft)
   const put = (index: number, changes: Partial<Pair>) => rows.with(index, { ...rows[index]!, ...changes })
   return (
     <Group label={label} schema={schema} place={place} of={of} isWhole>
@@ -297,7 +297,7 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
           onFocusOut={({ target, currentTarget, relatedTarget }) => {
             if (target !== document.activeElement)
               // else it is the window that was left
-              change(latest.current, !currentTarget.contains(relatedTarget as Node | null))
+              leave.current(!currentTarget.contains(relatedTarget as Node | null))
           }}
         >
           <Box
