@@ -397,6 +397,7 @@ async def test_what_has_expired_goes_though_one_of_many_workspaces_cannot_be_vis
 ) -> None:
     """And though all of the oldest are its."""
     monkeypatch.setattr(maintenance, "SWEPT_AT_ONCE", at_once)
+    monkeypatch.setattr(maintenance, "SWEPT_AGAIN", timedelta())
     url = await servers.new_database(cluster.url, SCHEMA)
     await servers._on(url, EXPIRED)
     database = Database(url)
