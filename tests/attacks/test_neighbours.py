@@ -290,12 +290,13 @@ async def test_previews_that_take_long_hold_up_nobody(cast: Cast, process: Proce
     worst, [*answers, took] = await worst_of_neighbour(cast, process, [*heavy, lightly()])
     assert worst < SOON
     assert took < SOON
-    assert {200, 429} <= {answer.status_code for answer in answers} <= {200, 429, 503}
+    # One that others of this machine held up may have been ended as a whole.
+    assert {200, 429} <= {answer.status_code for answer in answers} <= {200, 422, 429, 503}
     for answer in answers:
-        if answer.status_code != 200:
-            assert answer.headers["Retry-After"] == "2"
-        else:
+        if answer.status_code == 200:
             assert "0.5 seconds" in answer.json()["html"]["error"]
+        elif answer.status_code != 422:
+            assert answer.headers["Retry-After"] == "2"
 
 
 @STRICTEST
