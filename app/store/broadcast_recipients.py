@@ -444,7 +444,7 @@ async def may_be_pruned(
 
 async def page(db: Handle, *, broadcast_id: str, **asked: Unpack[keyset.Page]) -> list[Recipient]:
     """By contact, the newest first."""
-    asked["filters"] = {"broadcast_id": broadcast_id, **asked["filters"]}
+    asked["filters"] = {**asked["filters"], "broadcast_id": broadcast_id}
     return await keyset.page(
         db, Recipient, "broadcast_recipients r", COLUMNS, CLAUSES, key="contact_id", **asked
     )

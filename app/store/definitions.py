@@ -448,7 +448,7 @@ IDS = {"graph": ("aut", "auu"), "steps": ("wfl", "wfm")}
 async def page(db: Handle, *, shape: str, **asked: Unpack[keyset.Page]) -> list[ListedDefinition]:
     first, beyond = IDS[shape]
     own = {"shape": shape, "id_from": first, "id_until": beyond}
-    asked["filters"] = {**own, **asked["filters"]}
+    asked["filters"] = {**asked["filters"], **own}
     return await keyset.page(
         db,
         ListedDefinition,

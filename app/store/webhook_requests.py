@@ -115,7 +115,7 @@ async def page(
     db: Handle, *, definition_id: str, **asked: Unpack[keyset.Page]
 ) -> list[WebhookRequest]:
     """A page of requests, the newest first. An ACCEPTED one's body stands in its run."""
-    asked["filters"] = {"definition_id": definition_id, **asked["filters"]}
+    asked["filters"] = {**asked["filters"], "definition_id": definition_id}
     return await keyset.page(
         db, WebhookRequest, "webhook_requests", COLUMNS, CLAUSES, prefix="req", **asked
     )
