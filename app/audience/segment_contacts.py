@@ -88,11 +88,12 @@ async def _walk(
     """Look at contacts window by window, newest first, for as long as there is time, and at one
     window in any case; the id below which there may be more. Each has a connection of its own:
     others get theirs between."""
-    ends, now, has_looked, wants_more = time.monotonic() + seconds, None, False, True
+    now, has_looked, wants_more = None, False, True
     size, most = ChunkSize(), max(1, min(WALK, STEP // readable.comparisons))
     whose: WorkspaceKey = {"workspace_id": workspace_id}
-    while wants_more and (not has_looked or time.monotonic() <= ends):
+    while wants_more and (not has_looked or seconds >= 0):
         async with process.evaluating(workspace_id) as db:
+            began = time.monotonic()  # the wait for its turn takes nothing from the time
             with suppress(CutOff), size.measured():
                 now, walk = now or await db.now(), size.limit_to(most)
                 since = await segments.reached(db, **whose, before=before, walk=walk)
@@ -100,6 +101,7 @@ async def _walk(
                 fits = await fitting_of(db, readable, now, **whose, alone=alone)
                 wants_more = await look(db, fits, since, before) and since is not None
                 before, has_looked = since, True
+            seconds -= time.monotonic() - began
     return before
 
 

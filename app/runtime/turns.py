@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from weakref import WeakValueDictionary
+
+from app.errors import Unavailable
+
+WAIT_SECONDS = 5.0
 
 
 class Turns:
@@ -18,6 +22,14 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, key: str) -> AsyncIterator[None]:
-        lock = self._by_key.setdefault(key, asyncio.Lock())
-        async with lock, self._places:
+        """Raises Unavailable where it does not come within WAIT_SECONDS: then so many wait that
+        whoever came later would wait for ever longer."""
+        async with AsyncExitStack() as held:
+            try:
+                async with asyncio.timeout(WAIT_SECONDS):
+                    await held.enter_async_context(self._by_key.setdefault(key, asyncio.Lock()))
+                    await held.enter_async_context(self._places)
+            except TimeoutError:
+                detail = "Too many such requests are under way in this workspace; send it again."
+                raise Unavailable(detail) from None
             yield

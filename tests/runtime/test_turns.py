@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+import pytest
+
+from app.errors import Unavailable
+from app.runtime import turns as module
 from app.runtime.turns import Turns
 
 
@@ -35,3 +39,18 @@ async def test_who_waits_for_another_of_the_same_key_takes_no_place() -> None:
     async with asyncio.timeout(5), turns.turn("b"):
         released.set()
     await asyncio.gather(*waiting)
+
+
+async def test_who_waits_for_too_long_is_refused_and_takes_nobody_s_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "WAIT_SECONDS", 0.05)
+    turns = Turns(2)
+    async with turns.turn("a"):
+        with pytest.raises(Unavailable, match="Too many such requests"):
+            async with turns.turn("a"):
+                raise AssertionError("it was not its turn")
+        async with turns.turn("b"):
+            pass
+    async with turns.turn("a"), turns.turn("b"):
+        pass
