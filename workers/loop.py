@@ -19,7 +19,7 @@ from workers.pool import WorkerPool
 log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 0.5  # the longest that a due row waits to be noticed
-OVERDUE = timedelta(seconds=2)  # by then somebody would have followed the hint
+OVERDUE = timedelta(seconds=0.25)  # by then somebody with a free slot has followed the hint
 LONGEST_PAUSE_SECONDS = 5.0
 
 
@@ -59,7 +59,10 @@ async def beat(
             pause = min(pause, (due - look.now).total_seconds())
         else:
             process.hints.hint(kind)  # also to learn whether Redis is back
+            left = (due + OVERDUE - look.now).total_seconds()
             # Only who has looked at all shards knows where it is.
-            if sharded or not process.hints.answering or look.now - due > OVERDUE:
+            if sharded or not process.hints.answering or left <= 0:
                 pools[kind].hint()
+            else:
+                pause = min(pause, left)
     return EVERY_SECONDS if sharded else pause

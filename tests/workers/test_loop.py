@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,7 @@ from app.jobs.hints import NAME
 from app.main import open_process
 from app.process import Process
 from app.runtime import tasks
-from app.store import run_steps, runs, shards
+from app.store import claims, run_steps, runs, shards
 from app.store.jobs import KINDS, Kind
 from app.store.shards import EVERY_SECONDS, Look
 from tests.cast import hook, workspace
@@ -130,7 +131,10 @@ async def test_it_sleeps_no_longer_than_until_the_next_row_is_due(
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # the one with Redis
-async def test_what_has_just_become_due_is_hinted_at(process: Process, acme: str) -> None:
+async def test_what_has_just_become_due_is_hinted_at(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "OVERDUE", timedelta(seconds=SECONDS))
     await start(process, acme, TAG)
     await present(process.hints.redis).delete(NAME)
     pools = pools_of(process)
@@ -139,6 +143,19 @@ async def test_what_has_just_become_due_is_hinted_at(process: Process, acme: str
     await closed(pools)
     async with process.database.read() as db:  # nobody took it here: whoever listens will
         assert await db.fetch_value("SELECT claims FROM jobs") == 0
+
+
+async def test_it_looks_again_as_soon_as_a_hint_should_have_been_followed(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def next_due(db: Handle, _: datetime) -> dict[Kind, datetime]:
+        return {"run": await db.now() - loop.OVERDUE / 2}
+
+    monkeypatch.setattr(claims, "next_due", next_due)
+    monkeypatch.setattr(Database, "is_sharded", False)
+    pools = pools_of(process)
+    assert 0 < await loop.beat(process, pools) < loop.BEAT_SECONDS
+    await closed(pools)
 
 
 async def test_a_row_whose_hint_was_lost_is_taken_without_one(process: Process, acme: str) -> None:
