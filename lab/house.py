@@ -149,7 +149,9 @@ class Walk(NamedTuple):
 
 
 def walks(root: Path) -> list[Walk]:
-    text = (root / "docs/architecture.md").read_text().partition("## Walks")[2]
+    """List those of docs/architecture.md; older checkouts have none."""
+    pages = [page.read_text() for page in root.glob("docs/architecture.md")]
+    text = "".join(pages).partition("## Walks")[2]
     found = re.findall(r"\*\*([^*]+)\*\*[^(`]*\((\d+)\): (.+?)\.\s", text, re.DOTALL)
     return [Walk(title, int(number), way) for title, number, way in found]
 
