@@ -14,8 +14,8 @@ from app.accounts import registration
 from app.process import Process
 from tests import servers, test_tenants
 from tests.conftest import SCHEMA, SharedPostgres
-from tests.test_policy import session
-from tests.test_tenants import EVERY, World, name, path_of, prefix_in_path
+from tests.test_policy import name, session
+from tests.test_tenants import EVERY, World, path_of, prefix_in_path
 
 ADDED = "added_by_a_later_migration"
 TABLES = re.findall(r"^CREATE TABLE (\w+)", SCHEMA.read_text(), re.MULTILINE)
