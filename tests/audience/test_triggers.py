@@ -109,6 +109,26 @@ async def test_a_fill_starts_flows_only_when_it_is_asked_to(cast: Cast, process:
     assert await people_of(cast, enters) == [ada]
 
 
+async def test_a_fill_that_is_begun_anew_starts_what_it_was_to(
+    cast: Cast, process: Process
+) -> None:
+    """A segment that it names got another filter while it was being filled."""
+    ada = await person(cast, "ada", tags=["vip"])
+    nobody = {"path": "contact.tags", "op": "contains", "value": "x"}
+    below, id = await segment(cast, process), await segment(cast, process, nobody)
+    enters = await flow(cast, source="segment_entered", segmentId=id)
+    naming = {"filter": {"segmentId": below}}
+    assert (await cast.ed.patch(f"/segments/{id}?startAutomations=true", naming)).status_code == 200
+    wider = {"filter": {"any": [VIP, nobody]}}
+    assert (await cast.ed.patch(f"/segments/{below}", wider)).status_code == 200
+    await settle(process)
+    assert await people_of(cast, enters) == [ada]
+    await cast.ed.patch(f"/segments/{below}", {"filter": nobody})
+    await cast.ed.patch(f"/segments/{below}", {"filter": VIP})
+    await settle(process)
+    assert await people_of(cast, enters) == [ada]  # that is no news of the one above
+
+
 async def test_a_segment_that_a_definition_names_is_not_deleted(
     cast: Cast, process: Process
 ) -> None:
