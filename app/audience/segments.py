@@ -44,6 +44,11 @@ class Readable:
         return _extent(self.filter, self.others, {})[0]
 
     @property
+    def excess(self) -> str | None:
+        """Why it asks too much, with those that it names; None where it does not."""
+        return _excess(_extent(self.filter, self.others, {}))
+
+    @property
     def prose(self) -> str:
         return segment_prose.prose(self.filter.condition, self.names)
 

@@ -7,9 +7,10 @@ those who are not subscribed, the suppressions of their addresses decide, as the
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -32,7 +33,7 @@ from app.store import broadcast_audiences as stored_audiences
 from app.store import broadcasts, suppressions, templates, topics
 from app.store import segments as stored_segments
 from app.store.broadcast_audiences import UNSUBSCRIBED, Gate, Turns, Unsubscribed, Window
-from app.store.broadcasts import Broadcast, Naming
+from app.store.broadcasts import Asking, Broadcast, Naming
 from app.store.contacts import Contact
 from app.store.row_keys import WorkspaceKey
 from app.store.segments import Fitting, Segment
@@ -159,14 +160,39 @@ async def filtering_by(db: Handle, workspace_id: str, *, segment_id: str) -> lis
 async def asking_beyond(db: Handle, *, workspace_id: str, kept: timedelta) -> list[str]:
     """The names of broadcasts whose own filter asks for what happened longer ago than events are
     `kept`, and whose audience is not frozen yet."""
-    names, after = list[str](), FIRST
+    names = list[str]()
+    async for rows in _asking(db, workspace_id):
+        names += await segments.beyond([(one.name, one.filter) for one in rows], kept)
+    return names
+
+
+async def outgrown(
+    db: Handle, *, workspace_id: str, segment_ids: Collection[str], existing: Mapping[str, Segment]
+) -> list[str]:
+    """Those whose own filter names one of these segments, and asks too much now that they are as
+    they stand in `existing`; for each a sentence. Their audience is not frozen yet."""
+    found = list[str]()
+    async for rows in _asking(db, workspace_id):
+        for one in rows:
+            if not _mentioned(one.mentions).isdisjoint(segment_ids):
+                readable = segments.with_referenced(segments.parse(one.filter), existing)
+                if excess := readable.excess:
+                    words = "names this segment, and then asks too much."
+                    found.append(f"Broadcast “{one.name}” {words} {excess}")
+                await asyncio.sleep(0)  # to read one may take a millisecond
+    return found
+
+
+async def _asking(db: Handle, workspace_id: str) -> AsyncIterator[Sequence[Asking]]:
+    """Yield those with a filter of their own whose audience is not frozen yet, some at a time."""
+    after = FIRST
     while True:
         rows = await broadcasts.asking(
             db, workspace_id=workspace_id, after=after, limit=READ_AT_ONCE
         )
-        names += await segments.beyond([(one.name, one.filter) for one in rows], kept)
+        yield rows
         if len(rows) < READ_AT_ONCE:
-            return names
+            return
         after = rows[-1].id
 
 
@@ -210,8 +236,13 @@ def mentions(filter: Filter) -> str | None:
 
 def _named(one: Naming) -> set[str]:
     """The ids of what it names itself."""
-    asked = (mention.partition(".")[0] for mention in (one.mentions or "").split())
-    return {one.template_id, one.segment_id or "", one.topic_id or "", *asked}
+    named = {one.template_id, one.segment_id or "", one.topic_id or ""}
+    return named | _mentioned(one.mentions)
+
+
+def _mentioned(mentions: str | None) -> set[str]:
+    """The ids among them, without the channels of topics."""
+    return {mention.partition(".")[0] for mention in (mentions or "").split()}
 
 
 async def about_topic(

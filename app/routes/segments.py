@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
@@ -203,6 +203,7 @@ async def update(call: Call) -> Response:
         leading = await segments.leading_to(segment.id, existing)
         ids = [segment.id, *leading]
         await audiences.require_sender(call.db, call.member, segment_ids=ids)
+        await _refuse_outgrown(call, ids, {**existing, segment.id: replace(segment, filter=filter)})
         changed = await store.refill(
             call.db,
             workspace_id=workspace_id,
@@ -213,7 +214,12 @@ async def update(call: Call) -> Response:
             starts=call.query(Saving).start_automations,
             fill_to=await membership.fill_to(call.db, workspace_id=workspace_id),
         )
-        await _refill(call, changed, leading, {**existing, segment.id: changed})
+        if leading:
+            await store.refill_again(
+                call.db, workspace_id=workspace_id, ids=leading, fill_to=changed.fill_to
+            )
+        filling = [changed, *(existing[id] for id in leading)]
+        await _begin_filling(call, filling, {**existing, segment.id: changed})
     names = segments.names_of(existing)
     before, after = written(segment, names), written(changed, names)
     await call.note("segment.updated", segment.id, before, after)
@@ -238,16 +244,17 @@ async def _refuse_followed(call: Call, segment: Segment, existing: Mapping[str, 
         raise Problem("invalid", "The segment cannot be saved; see errors.", errors=errors)
 
 
-async def _refill(
-    call: Call, changed: Segment, leading: Sequence[str], existing: Mapping[str, Segment]
+async def _refuse_outgrown(
+    call: Call, ids: Collection[str], existing: Mapping[str, Segment]
 ) -> None:
-    """Fill it, and those whose filters lead to it."""
-    workspace_id = call.member.workspace_id
-    if leading:
-        await store.refill_again(
-            call.db, workspace_id=workspace_id, ids=leading, fill_to=changed.fill_to
-        )
-    await _begin_filling(call, [changed, *(existing[id] for id in leading)], existing)
+    """Raises Problem `invalid`: the filter of a broadcast that is yet to be frozen would no longer
+    be one that can be saved."""
+    found = await audiences.outgrown(
+        call.db, workspace_id=call.member.workspace_id, segment_ids=ids, existing=existing
+    )
+    if found:
+        errors = [FieldError("/filter", one) for one in found[: segments.ERRORS]]
+        raise Problem("invalid", "The filter is not valid; see errors.", errors=errors)
 
 
 async def _begin_filling(

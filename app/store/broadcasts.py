@@ -257,6 +257,7 @@ class Asking:
     id: str
     name: str
     filter: str
+    mentions: str | None
 
 
 async def asking(db: Handle, *, workspace_id: str, after: str, limit: int) -> list[Asking]:

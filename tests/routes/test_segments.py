@@ -304,6 +304,33 @@ async def test_segments_do_not_grow_through_one_another_without_end(cast: Cast) 
     assert "names this one, and then asks too much" in response.json()["errors"][0]["message"]
 
 
+async def test_a_segment_does_not_grow_beyond_what_a_broadcast_that_names_it_may_ask(
+    cast: Cast,
+) -> None:
+    small = await cast.ed.made("/segments", {"name": "Small", "filter": VIP})
+    above = await cast.ed.made("/segments", {"name": "Above", "filter": {"segmentId": small["id"]}})
+    fifty = {"all": [VIP] * 50}
+    full = await cast.ed.made("/segments", {"name": "Full", "filter": fifty})
+    news = {"name": "N", "channel": "email", "category": "marketing", "content": HELLO}
+    template = await cast.ed.made("/templates", news)
+    named = [full["id"], full["id"], full["id"], above["id"]]
+    wide = {"all": [*({"segmentId": id} for id in named), VIP]}
+    spring = {"name": "Spring", "filter": wide, "templateId": template["id"]}
+    await cast.adam.made("/broadcasts", spring)
+    path = f"/segments/{small['id']}"
+    most = {"all": [VIP] * 44}
+    assert (await cast.adam.patch(path, {"filter": most})).status_code == 200
+    response = await cast.adam.patch(path, {"filter": fifty})
+    assert response.status_code == 422
+    [error] = response.json()["errors"]
+    assert error["pointer"] == "/filter"
+    assert error["message"] == (
+        "Broadcast “Spring” names this segment, and then asks too much. With the segments that it"
+        " names, a filter makes at most 200 comparisons."
+    )
+    assert (await cast.vic.read(path))["filter"] == most
+
+
 async def test_a_patch_replaces_a_filter_as_a_whole(cast: Cast) -> None:
     made = await cast.ed.post("/segments", {"name": "Gold", "filter": VIP})
     path, etag = made.headers["location"], made.headers["etag"]
