@@ -238,10 +238,12 @@ _DURATION = re.compile(_UNITS)
 _SECONDS = (7 * 86_400, 86_400, 3_600, 60, 1)
 LONGEST_DURATION = timedelta(days=36_600)
 YEAR = timedelta(days=366)
+NOT_ZERO = "This must be longer than zero, such as P1D."
 
 
-def lasting(longest: timedelta = LONGEST_DURATION) -> Reader:
-    """An ISO 8601 duration. Days are 24 hours; months and years have no length and are refused."""
+def lasting(longest: timedelta = LONGEST_DURATION, *, positive: bool = False) -> Reader:
+    """An ISO 8601 duration, longer than zero if it is to be `positive`. Days are 24 hours; months
+    and years have no length and are refused."""
 
     @described_by(
         {"type": "string", "examples": ["PT1H", "P3D"], ACTIVE: {"pattern": f"^{_UNITS}$"}}
@@ -259,6 +261,9 @@ def lasting(longest: timedelta = LONGEST_DURATION) -> Reader:
             )
         elif length > longest:
             place.hold("bad_duration", f"This may be at most {longest.days} days.")
+            return None
+        elif positive and not length:
+            place.hold("bad_duration", NOT_ZERO)
             return None
         return length
 

@@ -20,6 +20,7 @@ from app.machine.content import CHANNELS
 from app.machine.document import LiteralFloat
 from app.machine.fields import (
     LONGEST_DURATION,
+    NOT_ZERO,
     Field,
     Place,
     Reader,
@@ -27,6 +28,7 @@ from app.machine.fields import (
     count,
     lasting,
     line,
+    parse_duration,
     read_object,
 )
 from app.machine.program import Facts, Json
@@ -237,7 +239,9 @@ def walk(part: Condition) -> Iterator[Condition]:
 
 
 def _grammar(kept: timedelta, mentions: list[Mention], spelled: list[Spelled]) -> Grammar:
-    within = Field(lasting(kept), about="How long ago at the most; events are kept so long.")
+    within = Field(
+        lasting(kept, positive=True), about="How long ago at the most; events are kept so long."
+    )
 
     def named(kind: Literal["segment", "template", "broadcast", "definition"]) -> Field:
         def read(raw: Json, place: Place) -> Json:
@@ -276,10 +280,19 @@ def _times(raw: Json, place: Place) -> tuple[str, int] | None:
     for name in _COUNT:
         if name not in members and not place.has_findings(name):
             place.at(name).refuse("missing", "Say `op` and `value`, such as gte and 2.")
-    return (members["op"], members["value"]) if members.keys() == _COUNT.keys() else None
+    if members.keys() != _COUNT.keys():
+        return None
+    times = members["op"], members["value"]
+    if times in _OF_ALL_OR_NONE:
+        place.at("value").refuse("bad_value", _OF_ALL_OR_NONE[times])
+    return times
 
 
 _COUNT = {"op": Field(choice(*COUNTS)), "value": Field(count(0, MOST_TIMES))}
+_OF_ALL_OR_NONE = {
+    ("gte", 0): "Everybody did it zero times or more: compare with 1 or more.",
+    ("lt", 0): "Nobody did it fewer than zero times: compare with 1 or more.",
+}
 
 
 def _did(raw: dict[str, Json], place: Place, within: Field, spelled: list[Spelled]) -> Did | None:
@@ -358,6 +371,8 @@ def _refine_value(one: Comparison, place: Place) -> None:
     texts = [text for text in (*one.path.segments, *values) if isinstance(text, str)]
     if not all(map(is_storable, texts)):
         at.refuse("bad_value", "This holds characters that no contact can have.")
+    if one.op == "within_last" and not parse_duration(str(one.value)):
+        at.refuse("bad_duration", NOT_ZERO)
     for value in values:
         if _is_far(value):
             at.refuse("bad_value", "An exponent may have at most three digits.")

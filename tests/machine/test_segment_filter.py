@@ -133,6 +133,15 @@ def test_a_long_past_is_not_judged_on_the_event_loop() -> None:
             "bad_time",
         ),
         ({"event": "x", "within": "P366D"}, "/filter/within", "bad_duration"),
+        ({"event": "x", "within": "PT0S"}, "/filter/within", "bad_duration"),
+        ({"message": "sent", "within": "P0D"}, "/filter/within", "bad_duration"),
+        (
+            {"path": "contact.createdAt", "op": "within_last", "value": "PT0S"},
+            "/filter/value",
+            "bad_duration",
+        ),
+        ({"event": "x", "count": {"op": "gte", "value": 0}}, "/filter/count/value", "bad_value"),
+        ({"event": "x", "count": {"op": "lt", "value": 0}}, "/filter/count/value", "bad_value"),
         ({"event": "x", "count": {"op": "ne", "value": 1}}, "/filter/count/op", "wrong_type"),
         (
             {"event": "x", "count": {"op": "eq", "value": 1_001}},

@@ -71,7 +71,7 @@ numbers = mostly(
 )
 scalar = st.one_of(text, numbers, st.booleans(), st.none())
 held = st.one_of(st.sampled_from(BEYOND), text, numbers, st.booleans())
-length = st.sampled_from(["PT0S", "PT1H", "P30D", "P36500D"])
+length = st.sampled_from(["PT0.5S", "PT1H", "P30D", "P36500D"])
 names = mostly(["plan"], st.sampled_from(['odd "key".x', "none"]))
 
 # --- filters --------------------------------------------------------------------------------------
@@ -79,6 +79,10 @@ names = mostly(["plan"], st.sampled_from(['odd "key".x', "none"]))
 
 def _is_something(value: Any) -> bool:
     return value is not None
+
+
+def _times(op: str, value: int) -> dict[str, Any]:
+    return {"op": op, "value": value}
 
 
 def _of(path: str, scalars: Any = scalar) -> Any:
@@ -126,8 +130,9 @@ matches = names.flatmap(lambda name: _of(f"event.properties[{document.dumps(name
 happened = st.fixed_dictionaries(
     {"event": st.sampled_from(["order", "visit"])},
     optional={
-        "count": st.fixed_dictionaries(
-            {"op": st.sampled_from(["eq", "gt", "gte", "lt", "lte"]), "value": st.integers(0, 3)}
+        "count": st.one_of(
+            st.builds(_times, st.sampled_from(["eq", "gt", "lte"]), st.integers(0, 3)),
+            st.builds(_times, st.sampled_from(["gte", "lt"]), st.integers(1, 3)),
         ),
         "within": length,
         "match": st.one_of(matches, st.builds(lambda one: {"not": one}, matches)),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
-from app.machine.fields import YEAR, Field, Place, count, described_by, lasting, liquid
+from app.machine.fields import YEAR, Field, count, lasting, liquid
 from app.machine.kind import NodeKind, NodeOutcome, Visit, onward
-from app.machine.program import Event, Json, Limited, Take, Taken
+from app.machine.program import Event, Limited, Take, Taken
 from app.machine.reasons import Reason
 
 MOST = 1_000
@@ -29,18 +27,6 @@ def counted(visit: Visit, event: Event) -> NodeOutcome | None:
             return None
 
 
-_length = lasting(YEAR)
-
-
-@described_by(_length.schema)
-def _window(value: Json, place: Place) -> timedelta | None:
-    length: timedelta | None = _length(value, place)
-    if length == timedelta(0):
-        place.hold("bad_duration", "A window must be longer than zero, such as P1D.")
-        return None
-    return length
-
-
 THROTTLE = NodeKind(
     throttle,
     "Lets a contact pass at most `limit` times in any `window`.",
@@ -51,7 +37,7 @@ THROTTLE = NodeKind(
             count(1, MOST), "Say how often a contact may pass.", "How often a contact may pass."
         ),
         "window": Field(
-            _window,
+            lasting(YEAR, positive=True),
             "Say in what time, such as P1D.",
             f"In what time: longer than zero, at most {YEAR.days} days.",
         ),
