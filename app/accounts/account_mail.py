@@ -117,12 +117,12 @@ def sign_on_url(process: Process, workspace_id: str) -> str:
 
 
 def names(process: Process, proof: str, workspace_id: str) -> bool:
-    """Whether this stands in the link of a mail that names the workspace."""
+    """Return whether the proof is from the link of a mail that names the workspace."""
     return process.vault.unsign(SIGN_ON, proof) == workspace_id.encode()
 
 
 def sight(member: Member) -> dict[str, Any]:
-    """Which of these mails a member may read: what store/messages.VISIBLE asks for."""
+    """Parameters of store/messages.VISIBLE: the account mails that the member may read."""
     readable = {"memberships:write": INVITATION, "workspaces:write": OWNER_INVITATION}
     return {
         "mails": [mail for can, mail in readable.items() if can in member.permissions],

@@ -39,8 +39,8 @@ def require_grantable(member: Member, role: str) -> None:
 async def invite(
     process: Process, db: Handle, member: Member, email: Email, role: str
 ) -> invitations.Invitation:
-    """In place of what this address was offered here before; the token is in the mail alone. The
-    answer is the same whether the address has an account or not.
+    """Invite the address, replacing what it was offered here before; the token is in the mail
+    alone. The answer is the same whether the address has an account or not.
 
     Raises Problem `conflict`, `forbidden`, `quota_exceeded`.
     """
@@ -87,7 +87,7 @@ async def invite(
 
 
 async def _require_verified(process: Process, db: Handle, member: Member) -> None:
-    """In production nobody has us write to strangers before we know who they are themselves. Raises
+    """Require that a member who invites has verified their own address, in production. Raises
     Problem `forbidden`."""
     user = await users.by_id(db, id=member.user_id)
     if process.settings.production and (user is None or user.email_verified_at is None):
@@ -219,8 +219,9 @@ async def _accept_as_new(
 
 
 async def take(db: Handle, invitation: invitations.Offer) -> None:
-    """Before anything else is done: of two who accept at once the second waits here, and so does
-    who would take the inviter's role away. That may have happened since the invitation was read.
+    """Accept the invitation, before anything else is done: of two who accept at once the second
+    waits here, and so does who would take the inviter's role away. That may have happened since the
+    invitation was read.
 
     Raises Problem `invitation_used`, `conflict`.
     """
@@ -302,7 +303,8 @@ async def admit(
 
 
 async def decline(process: Process, where: Where, invitation: invitations.Offer) -> None:
-    """It is over, as if it had been withdrawn. Raises Problem `invitation_used`."""
+    """Decline the invitation: it ends as if it had been withdrawn. Raises Problem
+    `invitation_used`."""
     workspace_id, id = invitation.workspace_id, invitation.id
     async with process.database.write() as db:
         row = await invitations.locked(db, workspace_id=workspace_id, id=id)

@@ -101,9 +101,9 @@ async def new_user(db: Handle, email: Email, name: str, password_hash: str) -> u
 async def new_workspace(
     process: Process, db: Handle, owner: Origin, name: str
 ) -> workspaces.Workspace:
-    """With the first entry of its audit trail. One person owns so many workspaces, and in
-    production founds so many a day. What new ones may send is limited for all of a person's
-    together (quotas.daily_limit). Raises Problem `forbidden`."""
+    """Create a workspace with its owner and the first entry of its audit trail. One person owns at
+    most MOST_OWNED, and in production founds at most FOUNDED_A_DAY a day. What new ones may send is
+    limited for all of a person's together (quotas.daily_limit). Raises Problem `forbidden`."""
     user_id, today = str(owner.id), quotas.day(await db.now())
     founded = await users.count_founded(db, id=user_id, day=today)
     if await memberships.count_owned(db, user_id=user_id) >= MOST_OWNED:
@@ -136,8 +136,8 @@ async def found_workspace(
 
 
 async def grant_super_admin(process: Process, email: str, *, unverified: bool = False) -> bool:
-    """From the command line only. False when no user has this address and, unless it may be
-    `unverified`, has verified it; raises BadAddress."""
+    """Make the user with this address a super-admin; called by the command line only. False when no
+    user has this address and, unless it may be `unverified`, has verified it; raises BadAddress."""
     key = addresses.email(email).key
     async with process.database.write() as db:
         return await users.grant_super_admin(db, email_key=key, unverified=unverified)
@@ -251,7 +251,8 @@ async def change_password(
 
 
 async def _end_sessions(db: Handle, user_id: str, *, but: str | None = None) -> None:
-    """In each workspace: whoever was removed from one has none there."""
+    """End the user's sessions in every workspace of theirs, except the session `but`. Whoever was
+    removed from a workspace has none there."""
     for workspace_id in await memberships.workspace_ids(db, user_id=user_id):
         await sessions.end_all(db, workspace_id=workspace_id, user_id=user_id, but=but)
 
@@ -259,7 +260,8 @@ async def _end_sessions(db: Handle, user_id: str, *, but: str | None = None) -> 
 async def _note_at_home(
     process: Process, db: Handle, where: Where, user: users.User, action: str
 ) -> None:
-    """In the trail of the workspace that mail about the account is filed in, if there is one."""
+    """Record the action in the workspace that mail about the account is filed in, if there is
+    one."""
     home = await users.home(db, id=user.id, email_key=user.email_key)
     if home is not None:
         await _note(process, db, where.user(user), home, action)
@@ -299,7 +301,8 @@ class Proof:
     about: str
 
     def holds(self, process: Process, value: str, now: datetime) -> bool:
-        """Whether `value`, which it would change, is what it was."""
+        """Return whether the proof is in time, and `value`, which it would change, is what it
+        was."""
         same = hmac.compare_digest(self.about, _about(process, self.purpose, value))
         return same and now < self.expires_at
 

@@ -93,7 +93,8 @@ async def release(process: Process, db: Handle, domain: str) -> sign_in_domains.
 
 
 def is_public(domain: str) -> bool:
-    """Whether anybody gets an address there. The whole domain is compared: mail.acme.com is not."""
+    """Return whether anybody can get an address of the domain. The whole domain is compared:
+    mail.acme.com is not."""
     name, _, suffix = domain.partition(".")
     is_named = name in PUBLIC_NAMES and _SUFFIX.fullmatch(suffix) is not None
     return is_named or domain in PUBLIC_DOMAINS

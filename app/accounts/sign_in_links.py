@@ -18,7 +18,7 @@ LIFETIME = timedelta(minutes=10)
 
 
 async def token(process: Process, workspace_id: str, user_id: str) -> str:
-    """It names the session that it begins, so that it begins one only."""
+    """Create a signed token that names the session it begins, so that it begins one only."""
     async with process.database.read() as db:
         ends_at = await db.now() + LIFETIME
     payload = f"{new_id('ses')} {workspace_id} {user_id} {int(ends_at.timestamp())}"

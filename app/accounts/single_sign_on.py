@@ -122,7 +122,8 @@ async def workspace_called(process: Process, workspace_id: str, proof: str) -> s
 
 
 def _require_id(workspace_id: str) -> None:
-    """Let what is no id come neither into a cookie nor into SQL. Raises Problem `not_found`."""
+    """Refuse what is no workspace id before it enters a cookie or SQL. Raises Problem
+    `not_found`."""
     if not WORKSPACE_ID.fullmatch(workspace_id):
         raise _no_such_workspace()
 
