@@ -24,7 +24,7 @@ MAX_E164_LENGTH = 1 + 15  # ITU-T E.164 §6: the plus, and fifteen digits at mos
 
 
 class BadAddress(ValueError):
-    """Not an address; the message is a sentence that says what to write."""
+    """Error of a text that is no address; the message is a sentence that says what to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Email:
 
 
 def is_american(phone: str) -> bool:
-    """Whether a number in E.164 is of the United States or Canada."""
+    """Return whether a number in E.164 is of the United States or Canada."""
     return region_code_for_number(phonenumbers.parse(phone)) in ("US", "CA")
 
 

@@ -44,7 +44,7 @@ class CutOff(Contended):
 
 @dataclass(slots=True)
 class ChunkSize:
-    """How many contacts the next chunk has. The single one of a chunk that was cut off is judged
+    """Number of contacts in the next chunk. The single one of a chunk that was cut off is judged
     `by_machine`, by a bounded part of the past."""
 
     contacts: int = field(default_factory=lambda: FIRST)  # read now, so that tests can change it
@@ -52,7 +52,7 @@ class ChunkSize:
     chunks_done: int = 0  # of a spell, but for those that were cut off
 
     def limit_to(self, most: int) -> int:
-        """Have no more than `most` contacts, from now on; how many."""
+        """Reduce the size to at most `most` contacts, from now on; returns the size."""
         self.contacts = min(self.contacts, most)
         return self.contacts
 

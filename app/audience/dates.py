@@ -57,7 +57,8 @@ class _Date:
         return Occasion(self.contact_id, self.definition_id, moment, value)
 
     def was_awaited(self, moment: datetime) -> bool:
-        """Whether it was waited for; a later year's was, if that of an earlier one was in vain."""
+        """Return whether the moment was waited for; a later year's was, if an earlier one's was in
+        vain."""
         if self.awaited_at is None:
             return False
         is_later_year = not self.is_new and moment - self.awaited_at > _HALF_A_YEAR
@@ -96,9 +97,9 @@ class _Judgement:
         self.memberships.append(SegmentMembership(date.contact_id, watch.id, False, next_at))
 
     def _is_known(self, one: Occasion) -> bool:
-        """Whether it has started its run. By one of its keys, it is kept by the other one too: else
-        it would be another once the first changes, as when a date is written anew and then the
-        zone."""
+        """Return whether the occasion has started its run. If one of its keys is known, the others
+        are kept too: else it would be another once the first changes, as when a date is written
+        anew and then the zone."""
         keys = _keys(one)
         if self.started.isdisjoint(keys):
             return False
@@ -116,10 +117,11 @@ async def judge(
     *,
     workspace_id: str,
 ) -> tuple[list[SegmentMembership], list[Due]]:
-    """When the dates of locked contacts come next, to be kept; and those that have come since they
-    were looked for, each once: a value of the field has one, or one each year, though it comes at
-    other moments in other time zones. A date that was waited for and has come counts, whatever its
-    field says by now. Those that start no run any more are recorded as missed."""
+    """Find when the dates of locked contacts come next, and those that have come since the last
+    look. The former are to be kept. Each of the latter counts once: a value of the field has one,
+    or one each year, though it comes at other moments in other time zones. A date that was waited
+    for and has come counts, whatever its field says by now. Those that start no run any more are
+    recorded as missed."""
     if not watches or not rows:
         return [], []
     workspace = await workspaces.by_id(db, id=workspace_id)

@@ -117,7 +117,7 @@ async def _find(db: Handle, workspace_id: str, lookup: Lookup) -> Contact | None
 
 
 def fits(row: Contact, lookup: Lookup) -> bool:
-    """Whether the lookup finds the contact."""
+    """Return whether the lookup finds the contact."""
     match lookup.kind:
         case "email":
             return bool(row.email_key == lookup.key)

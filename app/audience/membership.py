@@ -101,7 +101,7 @@ class TooMany(Exception):
 
 
 def at_once(segments: int) -> int:
-    """How many contacts are judged at once for so many segments."""
+    """Compute how many contacts are judged at once for so many segments."""
     return max(1, MOST_AT_ONCE // max(1, segments))
 
 

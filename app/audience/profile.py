@@ -131,12 +131,12 @@ def normal(value: Json) -> Json:
 
 
 def as_text(metadata: Mapping[str, Json]) -> dict[str, str]:
-    """By which the contact is found."""
+    """Convert metadata values to the text by which the contact is found."""
     return {name: document.text(value) for name, value in metadata.items()}
 
 
 def same(metadata: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
-    """To Python true is 1, and to whoever looks for `true` it is not."""
+    """Return whether both are the same JSON; Python alone would take true for 1."""
     return metadata == other and as_text(metadata) == as_text(other)
 
 
@@ -232,7 +232,7 @@ def _pointer(*names: str) -> str:
 
 
 def is_scalar(value: Json) -> bool:
-    """Whether a metadata field may hold it."""
+    """Return whether a metadata field may hold the value."""
     match value:
         case None | bool():
             return True

@@ -33,7 +33,7 @@ Tagged: TypeAlias = Mapping[str, Sequence[str]]  # contact → the tags that are
 
 
 async def is_crowded(db: Handle, workspace: WorkspaceContext, more: int = 1) -> bool:
-    """Whether the chain would start too many with so many more. Its contact is locked."""
+    """Return whether `more` runs would be too many for the chain. Its contact is locked."""
     if workspace.root is None:
         return False
     counted = await new_runs.started_by_root(

@@ -144,8 +144,8 @@ async def page(
 
 @dataclass(frozen=True, slots=True)
 class Reachability:
-    """How many contacts fit a filter, and by channel how many of them can be written to, and of the
-    others why not. Where `is_complete` is False time ran out: these are of the newest contacts
+    """Number of contacts that fit a filter, and by channel how many can be written to, and why
+    others cannot. Where `is_complete` is False time ran out: these are of the newest contacts
     alone."""
 
     count: int
@@ -234,7 +234,7 @@ async def pasts(
 async def judge_frozen(
     db: Handle, segment_id: str, *, workspace_id: str, contact_id: str
 ) -> Verdict:
-    """Whether the contact is in a frozen segment."""
+    """Return whether the contact is in a frozen segment, as a verdict."""
     found = await segment_members.of_contacts(
         db, workspace_id=workspace_id, contact_ids=[contact_id], segment_ids=[segment_id]
     )
@@ -243,7 +243,7 @@ async def judge_frozen(
 
 
 def judge(readable: Readable, past: Past) -> Verdict:
-    """Whether the contact fits, and what decided it. Raises Exceeded."""
+    """Judge whether the contact fits, and by which comparisons. Raises Exceeded."""
     return condition.evaluate(readable.filter.condition, facts(past, _conditions(readable)))
 
 

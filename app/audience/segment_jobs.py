@@ -135,7 +135,7 @@ async def _next(
 
 
 async def _is_over(db: Handle, watch: Segment, job: Job) -> bool:
-    """Whether an ended watch has recorded all that was missed."""
+    """Return whether an ended watch has recorded all that was missed."""
     if watch.kind == "schedule":
         return watch.due_at is None or watch.due_at > (watch.ended_at or watch.due_at)
     whose: SegmentKey = {"workspace_id": job.workspace_id, "segment_id": watch.id}

@@ -40,7 +40,8 @@ class Readable:
 
     @property
     def comparisons(self) -> int:
-        """With those of the others, each as often as it is named."""
+        """Number of comparisons with those of the segments it names, each as often as it is
+        named."""
         return _extent(self.filter, self.others, {})[0]
 
     @property
@@ -244,7 +245,8 @@ def _tangled(
 
 
 def _way(id: str, target: str | None, filters: Mapping[str, Filter]) -> Sequence[str]:
-    """From one segment to another, if it names that, or one that does."""
+    """Find the ids by which one segment leads to another, by naming it or one that does; may be
+    empty."""
     seen = {id}
     ways: list[tuple[str, ...]] = [(id,)]
     while ways:
@@ -260,7 +262,8 @@ def _way(id: str, target: str | None, filters: Mapping[str, Filter]) -> Sequence
 def _extent(
     filter: Filter, filters: Mapping[str, Filter], known: dict[str, tuple[int, int]]
 ) -> tuple[int, int]:
-    """How many comparisons it makes with those that it names, and how deep these name others."""
+    """Count the comparisons of a filter and of the segments it names, and the depth of the
+    naming."""
     comparisons, depth = condition.comparisons(filter.condition), 0
     for one in filter.mentions:
         if one.kind == "segment":

@@ -105,7 +105,7 @@ def key_of(contact: Addresses, channel: str) -> str | None:
 
 
 def hashes(vault: Vault, workspace_id: str, contact: Addresses) -> dict[str, str]:
-    """By channel, of a contact's addresses; a channel without an address is left out."""
+    """Hash a contact's addresses, by channel; a channel without an address is left out."""
     keys = ((channel, key_of(contact, channel)) for channel in CHANNELS)
     return {channel: hashed(vault, workspace_id, channel, key) for channel, key in keys if key}
 
@@ -229,7 +229,7 @@ async def _recognize(
 
 
 async def keep(db: Handle, workspace_id: str, opting: Sequence[OptOut], given: Given) -> None:
-    """Once the contacts are there: their addresses are suppressed, and their activity says so."""
+    """Suppress the addresses of contacts that exist by now, and record it in their activity."""
     if not opting:
         return
     await suppressions.insert_many(
@@ -271,7 +271,8 @@ async def record(
     source: str,
     evidence: str | None = None,
 ) -> None:
-    """For the activity of contacts, and for the endpoints that want its event."""
+    """Record changes of consent in the activity of contacts; an opt-out is an outbound event
+    too."""
     opting = list(whom)
     rows = [
         {

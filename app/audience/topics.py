@@ -172,7 +172,7 @@ async def keep(
 async def record(
     db: Handle, workspace_id: str, new: Iterable[tuple[str, Sequence[Answer]]], given: Given
 ) -> None:
-    """In the history of each contact."""
+    """Record the answers in the history of each contact."""
     rows = [
         {
             "id": new_id("cns"),

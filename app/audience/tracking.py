@@ -61,7 +61,7 @@ Outcome: TypeAlias = Recorded | Problem
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """For so many more contacts, None for any number; and the answer when there is none left."""
+    """Room for `left` more contacts, None for any number, and the refusal when none is left."""
 
     left: int | None
     refusal: Problem

@@ -32,7 +32,7 @@ class Lookup:
 
     @property
     def is_address(self) -> bool:
-        """Whether a contact can be made of it: an id alone creates nobody."""
+        """True where a contact can be made of the lookup: an id alone creates nobody."""
         return self.kind in ("email", "phone")
 
     def within(self, workspace_id: str) -> Who:
