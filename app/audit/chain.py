@@ -96,7 +96,7 @@ def _log_lost(workspace_id: str, row: audit_logs.Head | None) -> None:
 
 
 async def _beheaded(db: Handle, workspace_id: str) -> bool:
-    """Whether there must have been a head: it is made with the first entry."""
+    """Return whether there must have been a head: it is made with the first entry."""
     chained = await audit_logs.links(db, workspace_id=workspace_id, after=0, limit=1)
     return bool(chained or await audit_logs.unchained(db, workspace_id=workspace_id, limit=1))
 

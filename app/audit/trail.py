@@ -51,7 +51,7 @@ SERVICE = Origin("service", None, "Tidings", None, "worker")
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """From where, while it is still to be found out who."""
+    """Address and id of a request whose caller is still to be found out."""
 
     ip: str | None
     request_id: str
@@ -125,7 +125,7 @@ def differences(before: Mapping[str, Json], after: Mapping[str, Json]) -> dict[s
 
 
 def _recorded(name: str, value: Json) -> Json:
-    """Without secrets, and no longer than is read."""
+    """Mask secrets in a value, and replace one that is too long by its length and hash."""
     masked = _masked(name, value)
     text = document.dumps(masked)
     if len(text) <= LONGEST_VALUE:
