@@ -71,7 +71,8 @@ async def used(db: Handle, workspace_id: str) -> dict[str, int]:
 async def room(
     db: Handle, workspace_id: str, plan: Plan, *, only_looks: bool = False
 ) -> int | None:
-    """For so many more contacts; None for any number. Below zero there are too many."""
+    """Count the contacts that the plan leaves room for; None for any number. Below zero there are
+    too many."""
     if plan.contacts is None:
         return None
     left = plan.contacts - await usage.used(db, workspace_id=workspace_id, meter=CONTACTS)
@@ -82,14 +83,16 @@ async def room(
 
 
 async def require_contact(db: Handle, workspace_id: str, plan: Plan) -> None:
-    """After one was made, which is undone when it is too many. Raises Problem `quota_exceeded`."""
+    """Refuse a contact that was just made and is too many. The caller's transaction undoes it.
+    Raises Problem `quota_exceeded`."""
     left = await room(db, workspace_id, plan)
     if left is not None and left < 0:
         raise exceeded(plan, f"{plan.contacts} contacts")
 
 
 async def require_member(process: Process, db: Handle, workspace_id: str, *, more: int = 0) -> None:
-    """After one was made, or before so many `more`. Raises Problem `quota_exceeded`."""
+    """Refuse a member who was just made, or so many `more` to come. Raises Problem
+    `quota_exceeded`."""
     plan = plan_of(process, await workspaces.by_id(db, id=workspace_id))
     if plan.members is None:
         return
@@ -256,7 +259,7 @@ async def _judged(process: Process, db: Handle, workspace_id: str) -> workspaces
 
 
 async def _may_write(db: Handle, message: HeldMessage, judged: workspaces.Earned, to: str) -> bool:
-    """Whether the workspace may write to outsiders, or this is a member's own address."""
+    """Return whether the workspace may write to outsiders, or this is a member's own address."""
     if judged.owner_verified:
         return True
     if message.channel != "email":
