@@ -69,7 +69,7 @@ class Audience:
         return self.gate.channel
 
     def walk(self, most: int) -> int:
-        """How many contacts one statement looks through."""
+        """Compute how many contacts one statement looks through, at most `most`."""
         return max(1, min(most, segment_contacts.STEP // self.readable.comparisons))
 
 
@@ -382,7 +382,7 @@ async def newest_reachable(process: Process, audience: Audience, *, most: int) -
 
 
 def is_reachable(audience: Audience, contact: Contact) -> bool:
-    """Whether it can be written to, as far as the contact itself says."""
+    """Return whether the contact can be written to, as far as the contact itself shows."""
     address = subscriptions.key_of(contact, audience.channel)
     if address is None or audience.channel in contact.subscriptions:
         return False

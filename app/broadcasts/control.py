@@ -32,7 +32,8 @@ def require(broadcast: Broadcast, verb: str, *states: State) -> None:
 
 
 def has_passed(send_at: datetime | None, now: datetime) -> bool:
-    """Whether it came long ago: what is scheduled for such a time would go to everybody at once."""
+    """Return whether the time is long past: what is scheduled for it would go to everybody at
+    once."""
     return send_at is not None and send_at < now - LATE
 
 
@@ -101,7 +102,8 @@ async def begin(process: Process, db: Handle, broadcast: Broadcast) -> None:
 async def pause(
     db: Handle, broadcast: Broadcast, code: str | None = None, detail: str | None = None
 ) -> Broadcast:
-    """From the commit on no intent is recorded; messages that were made wait."""
+    """Pause the broadcast. From the commit on no intent is recorded; messages that were made
+    wait."""
     return await broadcasts.move(
         db,
         workspace_id=broadcast.workspace_id,
@@ -115,7 +117,8 @@ async def pause(
 async def pause_by_itself(
     process: Process, db: Handle, broadcast: Broadcast, trouble: SendingRefusal
 ) -> None:
-    """With an entry in the audit trail and an event: nobody has asked for it."""
+    """Pause the broadcast for a reason, with an audit entry and an event, for nobody has asked for
+    it."""
     paused = await pause(db, broadcast, trouble.code, trouble.detail)
     await trail.note(
         db,
@@ -151,7 +154,8 @@ async def resume(db: Handle, broadcast: Broadcast) -> Broadcast:
 
 
 async def cancel(db: Handle, broadcast: Broadcast) -> Broadcast:
-    """From the commit on no intent is recorded; the workers end what has not left."""
+    """Cancel the broadcast. From the commit on no intent is recorded; the workers end what has not
+    left."""
     now = await db.now()
     is_begun = broadcast.frozen_at is not None
     return await broadcasts.move(
@@ -189,7 +193,7 @@ async def record_event(db: Handle, broadcast: Broadcast, type: events.Type) -> N
 
 
 def sentence(broadcast: Broadcast) -> str | None:
-    """Why it is in its state, in words."""
+    """Explain in words why the broadcast is in its state; None without a reason."""
     if broadcast.reason_code is None:
         return None
     return broadcast.reason_detail or SENTENCES[Reason(broadcast.reason_code)]

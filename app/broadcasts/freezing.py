@@ -58,7 +58,8 @@ async def _freeze(
     *,
     size: ChunkSize,
 ) -> Counter[str]:
-    """How many contacts were added, by the reason for which they get nothing."""
+    """Add the window's contacts as recipients, and count them by the reason for which they get
+    nothing."""
     which: BroadcastKey = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
     await stored_audiences.freeze(
         db,

@@ -1,4 +1,5 @@
-"""Why a broadcast pauses by itself: bounces, complaints, a quota that is used up."""
+"""Conditions in which a broadcast pauses by itself: bounces, complaints, a quota that is used
+up."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class SendingRefusal:
 
 
 async def outcomes(process: Process, db: Handle, broadcast: Broadcast) -> SendingRefusal | None:
-    """Whether too many of the newest messages bounced for good, or were reported as spam."""
+    """Refuse to go on when too many of the newest messages bounced for good or were reported as
+    spam."""
     counted = await recipients.outcomes(
         db,
         workspace_id=broadcast.workspace_id,
@@ -110,8 +112,8 @@ def refusal(
     words: str = "It is for {:,} contacts",
     at: datetime | None = None,
 ) -> SendingRefusal | None:
-    """Why so many messages would not all go out, whoever they are to; `words` are those for how
-    many they are. `at` is the time that the room is of, if that is to come."""
+    """Refuse so many messages when not all would go out, whoever they are to. `words` are those for
+    how many they are. `at` is the time that the room is of, if that is to come."""
     if room.left is None or (wanted == 0 and room.reason in PERIODS):  # nobody uses up nothing
         return None
     if max(1, wanted) <= room.left:
@@ -132,8 +134,8 @@ def refusal(
 async def refusal_to_resume(
     process: Process, db: Handle, broadcast: Broadcast, channel: str
 ) -> SendingRefusal | None:
-    """Why the messages that a broadcast had made before its pause would not all go out: they leave
-    at once, and what a quota suppresses is lost to it for good."""
+    """Refuse to resume when messages that were made before the pause would not all go out. They
+    leave at once, and what a quota suppresses is lost to it for good."""
     workspace_id = broadcast.workspace_id
     await broadcasts.lock_room(db, workspace_id=workspace_id)
     which: BroadcastKey = {"workspace_id": workspace_id, "broadcast_id": broadcast.id}

@@ -21,7 +21,7 @@ PATIENT_BEAT = timedelta(seconds=10)
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """So many messages may be made now, and one more at `next_at`."""
+    """Number of messages that may be made now; one more may be at `next_at`."""
 
     messages: int
     next_at: datetime
@@ -49,10 +49,10 @@ def next_look(
     is_awaited: bool,
     pending_at: datetime | None,
 ) -> datetime:
-    """When a broadcast is worked on again: in a beat while messages are under way or wait for room,
-    else when the next recipient is due, which is at `pending_at`, and the pace lets one go. While
-    messages wait for their recipients (`is_awaited`), which may end at any time, no later than in a
-    patient beat."""
+    """Compute when a broadcast is worked on again. That is in a beat while messages are under way
+    or wait for room, else when the next recipient is due, which is at `pending_at`, and the pace
+    lets one go. While messages wait for their recipients (`is_awaited`), which may end at any time,
+    it is no later than in a patient beat."""
     if is_under_way:
         return now + BEAT
     if pending_at is None:

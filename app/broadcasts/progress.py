@@ -12,9 +12,9 @@ LARGE = 20_000  # recipients; fewer are counted whenever somebody asks
 
 
 async def of(process: Process, broadcast: Broadcast) -> Mapping[str, int]:
-    """How many recipients are in which status, as one statement counts them. A million take it a
-    second, and whoever watches asks every second: of a large broadcast the count is kept for
-    PROGRESS_SECONDS, but not beyond a change of its state or another chunk of its audience."""
+    """Count the recipients by status, in one statement. A million take it a second, and whoever
+    watches asks every second: of a large broadcast the count is kept for PROGRESS_SECONDS, but not
+    beyond a change of its state or another chunk of its audience."""
 
     async def count() -> Mapping[str, int]:
         async with process.database.read() as db:

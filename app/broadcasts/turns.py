@@ -41,7 +41,7 @@ class Clock:
 
     @property
     def is_by_zone(self) -> bool:
-        """Whether the turn of a contact depends on its time zone."""
+        """True where the turn of a contact depends on its time zone."""
         return self.local_time is not None or (self.quiet is not None and self.quiet.by_contact)
 
     def turn(self, timezone: str | None) -> Turn:
