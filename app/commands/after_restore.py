@@ -1,4 +1,4 @@
-"""After a restore from a backup: what it says is due may have been done since, and is parked.
+"""Work after a restore from a backup: what is due there may have been done since, and is parked.
 
 Workers went on after the backup was made, so what it lists as queued may have been sent already.
 Messages therefore become UNKNOWN, which are never resent automatically, and runs that were due

@@ -33,7 +33,8 @@ def simulate(_settings: Settings, arguments: argparse.Namespace) -> int:
 
 
 def _plays(file: Path, *, write: bool) -> bool:
-    """Whether the case in the file came as expected, as it does once that is written."""
+    """Play the case in the file; returns whether it came as expected, as it does once that is
+    written."""
     try:
         raw = file.read_bytes()
         case = cases.read(raw)

@@ -111,7 +111,7 @@ async def _configuration(settings: Settings) -> Findings:
 
 
 async def _front_door(settings: Settings) -> Findings:
-    """Whether the public address leads to one of our web processes, through any proxy."""
+    """Check that the public address leads to one of our web processes, through any proxy."""
     if not settings.production:
         return
     url = f"{settings.base_url}/healthz"
@@ -217,7 +217,7 @@ async def _callbacks(settings: Settings, database: Database) -> Findings:
 
 
 async def _given_up(_settings: Settings, database: Database) -> Findings:
-    """Whether nothing is done any more for a segment, a date or a schedule."""
+    """Check that work is still done for every segment, date and schedule."""
     try:
         async with database.read() as db:
             if await outstanding(db, SCHEMA):
@@ -291,7 +291,7 @@ async def _redis(settings: Settings) -> Findings:
 
 
 async def _providers(settings: Settings) -> Findings:
-    """Whether each of the operator's providers would accept a message."""
+    """Check that each of the operator's providers would accept a message."""
     async with api.client() as client:
         channels = list(operators.channels(settings, client))
         if not any(channel.name == "email" for channel in channels):
@@ -321,7 +321,7 @@ async def _provider(channel: Provider) -> Finding:
 
 
 async def _payment_provider(settings: Settings) -> Findings:
-    """Whether Stripe accepts our key, and sells each plan at the price that we publish."""
+    """Check that Stripe accepts our key, and sells each plan at the price that we publish."""
     stripe = stripe_of(settings)
     if stripe is None:
         return
@@ -345,7 +345,7 @@ async def _payment_provider(settings: Settings) -> Findings:
 
 
 async def _single_sign_on(settings: Settings) -> Findings:
-    """Whether somebody could sign in through the provider."""
+    """Check that somebody could sign in through the provider."""
     provider = sign_on_of(settings)
     if provider is None:
         return

@@ -64,7 +64,8 @@ class Tools:
             str, Field(description="A part, such as SendMessageStep; without, their list.")
         ] = "",
     ) -> Answer:
-        """How definitions are written: the JSON Schema of one part, or what parts there are."""
+        """Describe how definitions are written: the JSON Schema of one part, or the list of the
+        parts."""
         if not self._parts:
             self._parts = (await self._ask("GET", "/definition-schema"))["$defs"]
         if name in self._parts:
@@ -97,8 +98,8 @@ class Tools:
         definition_id: Annotated[str, Field(description="wfl_… or aut_…; all, without.")] = "",
         since: Annotated[str, Field(description="A time: 2026-03-01T09:00:00Z.")] = "",
     ) -> Answer:
-        """Why a flow did or did not reach a contact, newest first: each a code, a sentence and the
-        record that proves it."""
+        """Explain why a flow did or did not reach a contact, newest first: each a code, a sentence
+        and the record that proves it."""
         query = {"definitionId": _id(definition_id, "aut", "wfl")} if definition_id else {}
         if since:
             query["since"] = since
@@ -178,7 +179,7 @@ class Tools:
     async def _patched(
         self, path: str, known: httpx2.Response, changes: Mapping[str, Json]
     ) -> Answer:
-        """Only while it is what was read, and so a DRAFT."""
+        """Patch a definition only while it is what was read, and so a DRAFT."""
         tag = {"If-Match": known.headers["ETag"]}
         return await self._ask("PATCH", path, changes, headers=tag)
 
