@@ -86,7 +86,8 @@ def redis_url(text: str) -> str:
 
 
 def _plain_url(text: str, sentence: str) -> str:
-    """Without credentials, query or fragment."""
+    """Check that a URL is HTTP, with a host and without credentials, query or fragment. Raises
+    ValueError with the sentence."""
     parts = _split(text, sentence)
     extras = (parts.username, parts.password, parts.query, parts.fragment)
     if parts.scheme not in {"http", "https"} or not parts.hostname or any(extras):

@@ -82,7 +82,7 @@ class Settings:
 
     @property
     def most_connections(self) -> int:
-        """To PostgreSQL, of all web processes and one worker."""
+        """Number of connections to PostgreSQL that all web processes and one worker may open."""
         return self.database_pool_size * (self.web_concurrency + 1)
 
     @property
