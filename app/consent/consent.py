@@ -34,8 +34,8 @@ class LeftTopic:
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """That nobody writes to an address any more, for one reason. `is_new` is false when it was
-    known before; then, too, its answer waits for what is on its way."""
+    """Suppression of an address: nobody writes to it any more, for one reason. `is_new` is false
+    when it was known before; then, too, its answer waits for what is on its way."""
 
     workspace_id: str
     address_hash: str
@@ -56,8 +56,8 @@ async def suppress(
     source: str,
     is_shown: bool = True,
 ) -> Suppression:
-    """From the commit on nothing is sent to the address that the reason forbids; its contact's
-    subscription and activity say so. Saying it twice is saying it once.
+    """Suppress an address for a reason, which forbids sending to it from the commit on; its
+    contact's subscription and activity say so. Saying it twice is saying it once.
 
     `channel` is email, sms or whatsapp, `address` as it is written (a phone number in E.164);
     addresses.BadAddress when it is none. `reason`: a provider's callback says `bounced` (for good)
@@ -174,7 +174,7 @@ async def lift(
     reasons: Sequence[suppressions.Reason],
     source: str,
 ) -> bool:
-    """For these reasons the address may be written to again. False when none of them held."""
+    """Allow writing to the address again for these reasons. False when none of them held."""
     key = subscriptions.key(channel, address)
     hash = subscriptions.hashed(process.vault, workspace_id, channel, key)
     contact = await owner(db, workspace_id, channel, key)

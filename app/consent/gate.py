@@ -22,8 +22,8 @@ SPREAD = timedelta(minutes=15)  # over which what was held leaves: not all at th
 
 @dataclass(frozen=True, slots=True)
 class FrequencyCap:
-    """At most `limit` messages of marketing to a contact within the `window`, over all flows and
-    broadcasts; `channel`: on this one, where others are not counted."""
+    """Limit of marketing: at most `limit` messages to a contact within the `window`, over all flows
+    and broadcasts; with `channel`, those on it alone."""
 
     limit: int
     window: timedelta
@@ -45,8 +45,8 @@ class FrequencyCap:
 
 @dataclass(frozen=True, slots=True)
 class QuietHours:
-    """From one local time to another, past midnight if that is earlier, a whole day if it is the
-    same; `days` are those on which they begin."""
+    """Hours of no marketing, from one local time to another. They go past midnight if the second is
+    earlier, and are a whole day if it is the same; `days` are those on which they begin."""
 
     begin: time
     end: time
@@ -76,8 +76,8 @@ class QuietHours:
     def until(
         self, now: datetime, contact_timezone: str | None, workspace_timezone: str
     ) -> datetime | None:
-        """When they end, if it is quiet now. A contact without a zone that is known has the
-        workspace's."""
+        """Find when they end, if it is quiet now; else None. A contact without a zone that is known
+        has the workspace's."""
         zone = calendar.zone(contact_timezone if self.by_contact else None, workspace_timezone)
         ends = None
         for _ in DAYS:  # those that follow one another without a pause, as whole days do
@@ -88,8 +88,8 @@ class QuietHours:
         return ends
 
     def are_too_long(self, since: datetime, ends: datetime) -> bool:
-        """Whether a message may not wait from `since` until they end. Where it leaves within the
-        spread behind them does not matter: each who judges it would have another answer."""
+        """Return whether a message may not wait from `since` until they end. Where it leaves within
+        the spread behind them does not matter: each who judges it would have another answer."""
         return self.max_wait is not None and ends - since > self.max_wait
 
     def _end(self, now: datetime, zone: ZoneInfo) -> datetime | None:
@@ -106,7 +106,7 @@ class QuietHours:
 
 
 def released(ends: datetime, message_id: str) -> datetime:
-    """When a message that was held leaves: somewhere within the quarter of an hour behind it, at
-    the same moment whenever it is asked."""
+    """Compute when a message that was held leaves. That is somewhere within the quarter of an hour
+    behind the end, at the same moment whenever it is asked."""
     share = int.from_bytes(sha256(message_id.encode()).digest()[:4], "big") / 2**32
     return ends + SPREAD * share

@@ -37,7 +37,7 @@ async def judge(
     own_hash: str | None,
     is_own: bool,
 ) -> Code | None:
-    """Why a message of this category and topic may not be sent to the address; None when it may.
+    """Judge whether a message of this category and topic may be sent; returns why not, or None.
     Until the transaction ends nobody can opt out.
 
     `contact` is whom the message is for, locked; `own_hash` is of the address that it has. Who has
@@ -68,8 +68,9 @@ async def judge(
 async def agrees(
     db: Handle, workspace_id: str, contact: Contact | None, topic_id: str | None, channel: str
 ) -> bool:
-    """Whether somebody who is subscribed to the channel gets the topic there: the default one, or
-    one that they have said yes to. Only who has not said so costs a look at the topic."""
+    """Return whether somebody who is subscribed to the channel gets the topic there. That is the
+    default one, or one that they have said yes to. Only who has not said so costs a look at the
+    topic."""
     if topic_id is None:
         return True
     answers = {} if contact is None else contact.topics

@@ -95,7 +95,7 @@ def url_of(process: Process, link: Link) -> str:
 
 
 def mark_of(topic_id: str) -> bytes:
-    """By which a link knows a topic."""
+    """Compute the mark by which a link knows a topic."""
     return sha256(topic_id.encode()).digest()[:MARK]
 
 
@@ -198,8 +198,9 @@ async def leave(
 
 
 async def opt_out(process: Process, db: Handle, link: Link, channel: str) -> list[Suppression]:
-    """On the channel, wherever it leads to the person now and, by the message, led before; and
-    wherever it will, should the contact have no address there now."""
+    """Opt the person out of the channel, at every address that the link leads to. These are the
+    contact's address now and the one that the message was to; without an address there now, any
+    that the contact gets later."""
     made = []
     for hash, address in await _addresses(process, db, link, channel):
         if address is None:  # only its hash is known
