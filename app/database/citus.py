@@ -180,13 +180,14 @@ def constraint(message: str) -> str:
 
 
 def is_of_lost_node(error: Exception) -> bool:
-    """Whether the coordinator may say by it that a node was lost. It is an ERROR also where the
-    node was lost in the midst of COMMIT, and may have committed.
+    """Return whether the error may be the coordinator's sign that a node was lost. It is an ERROR
+    also where the node was lost in the midst of COMMIT, and may have committed.
 
     A connection that breaks during a statement is an internal error (XX000) to Citus, and so is a
     fault of a server: they differ in words alone, which are in the server's language. So such a
     one is answered with 503, and does not count as a node's silence; the next statement opens a
-    connection, and if the node is gone, its error says so (08)."""
+    connection, and if the node is gone, its error says so (08).
+    """
     return isinstance(error, asyncpg.InternalServerError | asyncpg.PostgresConnectionError)
 
 
@@ -198,8 +199,8 @@ async def is_installed(connection: Connection) -> bool:
 async def remarks(
     connection: Connection, *, unsafe: Sequence[str], session: Mapping[str, str]
 ) -> AsyncIterator[Remark]:
-    """Whether everything is distributed, and every node answers and is set up as we need it: the
-    `unsafe` settings on, and those of a `session` of our role."""
+    """Check that everything is distributed, and every node answers and is set up as we need it.
+    Needed are the `unsafe` settings, and those of a `session` of our role."""
     left = [name for (name,) in await connection.fetch(DISTRIBUTABLE)]
     if left:
         sentence = f"Not distributed: {', '.join(left)}. Run python -m app migrate."
@@ -273,8 +274,9 @@ def _of_server(name: str, settings: Mapping[str, str]) -> Iterator[Remark]:
 
 
 async def distribute(connection: Connection, deadline: float) -> list[str]:
-    """Within a transaction: distributes the tables that are not yet; their names. References stand
-    in the way until both tables are distributed. `deadline`, in seconds, is that of each step."""
+    """Distribute, within a transaction, the tables that are not yet; returns their names.
+    References stand in the way until both tables are distributed. `deadline`, in seconds, is that
+    of each step."""
     tables = await connection.fetch(DISTRIBUTABLE)
     if not tables:
         return []

@@ -169,12 +169,12 @@ class Database:
 
     @property
     def is_sharded(self) -> bool:
-        """By workspace; known once it has been connected to."""
+        """True where the database is sharded by workspace; known once it has been connected to."""
         return cast(Pooled, self._databases._backend).is_sharded
 
     @property
     def is_pooled(self) -> bool:
-        """By a pooler in front of it; likewise."""
+        """True where a pooler is in front of the database; likewise."""
         return cast(Pooled, self._databases._backend).is_pooled
 
     async def durability(self) -> list[str]:
@@ -188,7 +188,7 @@ class Database:
             return await db.use(lambda link: link.surroundings())
 
     def connections(self) -> Mapping[str, int]:
-        """How many of the pool are open, by state."""
+        """Count the open connections of the pool, by state."""
         return cast(Pooled, self._databases._backend).connections()
 
     def _handle(
@@ -274,11 +274,11 @@ async def _left(db: Handle, found: Sequence[Section]) -> list[Section]:
 
 
 async def explain(db: Handle, sql: str, /, **values: object) -> str:
-    """How the engine would run it."""
+    """Explain how the engine would run the statement."""
     return await db.use(lambda link: link.plan(sql, values, by_index=False))
 
 
 async def explain_by_index(db: Handle, sql: str, /, **values: object) -> str:
-    """By which index the engine could run it: to walk the few rows of a test is cheaper, whatever
-    the index."""
+    """Explain by which index the engine could run the statement. To walk the few rows of a test is
+    cheaper, whatever the index."""
     return await db.use(lambda link: link.plan(sql, values, by_index=True))

@@ -69,7 +69,7 @@ class Remark:
 
 
 class Pooled(Protocol):
-    """Both backends, beyond what `databases` asks of them."""
+    """Pool of either backend, beyond what `databases` asks of it."""
 
     @property
     def is_sharded(self) -> bool: ...
@@ -139,11 +139,11 @@ class Link(Protocol):
         for them, and who comes after that waits too."""
 
     async def confirm_reads(self) -> None:
-        """Within a transaction: its COMMIT waits until what it has read is safe, as if it had
+        """Have the COMMIT of a transaction wait until what it has read is safe, as if it had
         written. A commit that was given up may be seen before a synchronous standby has it."""
 
     async def refresh_statistics(self) -> list[str]:
-        """Has the engine look again at tables that have changed a lot; their names."""
+        """Have the engine look again at tables that have changed a lot; returns their names."""
 
     async def begin_section(self) -> None:
         """Waits until no other process migrates, and gives the section its own deadlines."""
@@ -151,8 +151,8 @@ class Link(Protocol):
     async def run_script(self, script: str) -> None: ...
 
     async def distribute(self) -> list[str]:
-        """Within a transaction that `begin_section` has begun: distributes what is not yet, where
-        tables are distributed at all; their names."""
+        """Distribute what is not yet, where tables are distributed at all; returns their names.
+        Within a transaction that `begin_section` has begun."""
 
     async def prepare_sessions(self) -> None:
         """Outside of a transaction: sets what our role's sessions need in the database."""

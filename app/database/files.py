@@ -92,11 +92,11 @@ class File:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a statement that nobody waits for may still be running."""
+        """True while a statement that nobody waits for may still be running."""
         return self._stops_at == 0
 
     async def roll_back(self) -> None:
-        """After whatever still runs; nothing when SQLite has already done it by itself.
+        """Roll back, after whatever still runs; nothing when SQLite has already done it by itself.
 
         It must not put the deadline off: a cancelled statement may still be running under it.
         """

@@ -109,7 +109,7 @@ class Handle(ABC):
         return await self.use(lambda link: link.run_on_nodes(sql, values))
 
     async def count(self, rows: str, /, *, most: int, **values: object) -> int:
-        """How many rows a query has, up to `most`: counting on would cost what there is."""
+        """Count the rows of a query, up to `most`: counting on would cost what there is."""
         sql = f"SELECT count(*) FROM ({rows} LIMIT :most) AS kept"
         return int(await self.fetch_value(sql, most=most, **values))
 

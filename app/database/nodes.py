@@ -50,6 +50,6 @@ class Nodes:
         self._silent[node] += 1
 
     def leave(self, node: int, whose: object) -> None:
-        """Let another connection try it."""
+        """Leave the node, so that another connection may try it."""
         if self._tried_by.get(node) is whose:
             del self._tried_by[node]

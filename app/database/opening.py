@@ -187,7 +187,7 @@ def _discard(one: asyncio.Task[Connection]) -> None:
 
 
 async def _keeps_statements(connection: Connection) -> bool:
-    """Whether a prepared statement has another name at the server than the one that we gave it."""
+    """Return whether the server gives a prepared statement another name than ours."""
     async with connection.transaction():  # all of it on one connection of the pooler's
         kept = await connection.prepare("SELECT 1", name=PROBE)  # closed once nobody has it
         find = await connection.prepare(

@@ -170,7 +170,7 @@ class PostgresBackend(DatabasesPostgresBackend):
         )
 
     async def connect(self) -> None:
-        """Without the parts of the URL: `databases` knows one host."""
+        """Open the pool, without the parts of the URL: `databases` knows one host."""
         self._pool = await asyncpg.create_pool(**self._get_connection_kwargs())  # type: ignore[assignment]  # the library's type is None
 
     @property
@@ -420,7 +420,8 @@ class PostgresConnection(DatabasesPostgresConnection):
         await self.raw_connection.execute("SELECT pg_logical_emit_message(TRUE, 'tidings', '')")
 
     async def refresh_statistics(self) -> list[str]:
-        """At most once a transaction; what another process looks at just now is left to it."""
+        """Analyze tables that have changed a lot; nothing while another process does. Returns their
+        names."""
         if not await self.try_lock(STATISTICS_LOCK):
             return []
         stale = [name for (name,) in await self.raw_connection.fetch(STALE_STATISTICS)]
@@ -624,7 +625,7 @@ class PostgresTransaction(TransactionBackend):
 
 
 def _unanswered(error: Exception) -> bool:
-    """Whether COMMIT may have gone out without an answer that says it failed.
+    """Return whether COMMIT may have gone out without an answer that says it failed.
 
     asyncpg raises InterfaceError before it sends; the server's ERROR ends the transaction, while
     FATAL and PANIC say nothing about it.

@@ -86,7 +86,7 @@ class SetStatement:
         return f"{begun}VALUES {rows}{rest}", [one for one in arguments if one is not places]
 
     def fits(self, each: Sequence[Mapping[str, Bindable]]) -> bool:
-        """Whether no two of them are about one row."""
+        """Return whether no two of them are about one row."""
         if not self.keys:
             return True
         return len({tuple(one[name] for name in self.keys) for one in each}) == len(each)
@@ -133,7 +133,7 @@ def over_set(
 
 
 class _Writing:
-    """How the values of a statement are called where it is over a set."""
+    """Naming of the values of a statement that is over a set."""
 
     def __init__(self, types: Mapping[str, str], names: Sequence[str], now: str | None) -> None:
         self._now = now
@@ -164,8 +164,9 @@ class _Writing:
         return NAMED.sub(replaced, sql)
 
     def row(self, values: str) -> str | None:
-        """These values as a row of VALUES, of a place in the lists. None where there is none: not
-        of a database that is not sharded, which plans a SELECT as fast; nor with a query in it."""
+        """Write these values as a row of VALUES, of a place in the lists. None where there is none:
+        not of a database that is not sharded, which plans a SELECT as fast; nor with a query in
+        it."""
         if not self.is_sharded or _QUERY.search(KEPT.sub(" ", values)):
             return None
         numbers = {name: n for n, name in enumerate(self._types, 2)}
@@ -318,7 +319,7 @@ def _parts(sql: str, *words: str) -> list[tuple[str, str]]:
 
 
 def _split(sql: str, at: str) -> list[str]:
-    """At the commas, or at the ANDs, outside of all parentheses."""
+    """Split SQL at the commas, or at the ANDs, outside of all parentheses."""
     parts: list[str] = []
     depth, begin = 0, 0
     for token in _TOKEN.finditer(sql):

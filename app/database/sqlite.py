@@ -229,7 +229,8 @@ class SQLiteConnection(DatabasesSQLiteConnection):
         """Nothing is seen that is not safe."""
 
     async def refresh_statistics(self) -> list[str]:
-        """It needs none: a key that is unique is the best way to a row."""
+        """Do nothing, for SQLite needs no statistics: a key that is unique is the best way to a
+        row."""
         return []
 
     async def begin_section(self) -> None:

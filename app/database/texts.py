@@ -31,7 +31,7 @@ TIME = (
 
 
 def by_number(engine: Engine, text: str, order: Order, value: str) -> str:
-    """Whether the number that a text reads like is so to that of :value; NULL without one."""
+    """Write SQL that compares the number a text reads like to that of :value; NULL without one."""
     if engine == "sqlite":
         return f"number_order({text}, :{value}) {order} 0"
     return (
@@ -63,7 +63,7 @@ def moment(engine: Engine, text: str) -> str:
 
 
 def _timestamp(text: str) -> tuple[str, str]:
-    """Whether a text reads like a time, and then which, in UTC."""
+    """Write two expressions in SQL: whether a text reads like a time, and that time in UTC."""
     fraction = rf"COALESCE(substring({text} FROM '\.[0-9]{{1,6}}'), '')"
     offset = f"COALESCE(substring({text} FROM '[+-][0-9]{{2}}:[0-9]{{2}}$'), '00:00')"
     clock = f"substr({text}, 1, 10) || ' ' || substr({text}, 12, 8) || {fraction}"

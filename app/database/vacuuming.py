@@ -1,4 +1,4 @@
-"""How soon PostgreSQL's autovacuum comes by the tables that change most.
+"""Settings that bring PostgreSQL's autovacuum to the tables that change most, in time.
 
 By default it waits until a fifth of a table is dead. Of a queue, which is short and whose every row
 is written three times, that is always; of runs by the million it is days of growth.
