@@ -234,7 +234,7 @@ async def check(
 
 
 def _as_drafted(found: Sequence[Finding], draft: Draft) -> list[Finding]:
-    """With those of the trigger where the draft says it."""
+    """Point the findings of the trigger at its node, where the draft has it on one."""
     at = draft.trigger_at
     return [replace(one, pointer=trigger_node.pointed(one.pointer, at)) for one in found]
 

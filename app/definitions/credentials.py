@@ -44,8 +44,8 @@ def masked(body: Json) -> Json:
 
 
 def stood_in(body: Json) -> Json:
-    """With something that may be sent in place of each mask, and of what looks sealed and came from
-    a client: for a run on paper."""
+    """Replace each mask, and what looks sealed and came from a client, by something that may be
+    sent. For a run on paper."""
 
     def stand_in(held: Held) -> Json:
         is_sealed = isinstance(held.value, str) and held.value.startswith(PREFIX)

@@ -62,8 +62,8 @@ async def exported(db: Handle, workspace_id: str, row: Definition) -> dict[str, 
 async def keyed(
     db: Handle, workspace_id: str, ids: Sequence[str] = ()
 ) -> list[tuple[str, NamedDefinition]]:
-    """These definitions and all that are not archived, each with its key, which it has already or
-    would get."""
+    """Read these definitions and all that are not archived, each with its key. A key is the one
+    that it has already or would get."""
     known = await definitions.named(db, workspace_id=workspace_id, ids=ids)
     # Behind its prefix an ID is a time.
     known = sorted(known, key=lambda one: (one.state == "ARCHIVED", one.id[4:]))
@@ -74,7 +74,7 @@ async def keyed(
 async def _keyed_templates(
     db: Handle, workspace_id: str, ids: Sequence[str]
 ) -> list[tuple[str, KeyedTemplate]]:
-    """These templates and all others, each with its key, which it has already or would get."""
+    """Read these templates and all others, each with the key that it has already or would get."""
     known = await templates.keyed(db, workspace_id=workspace_id, ids=ids)
     known = sorted(known, key=lambda one: one.id)
     keys = portable.keys_of(known)
@@ -260,7 +260,7 @@ class KeptTemplate:
 
     @property
     def sends_otherwise(self) -> bool:
-        """Whether more than its name was changed."""
+        """True where more than the name was changed."""
         before, after = self.before or {}, self.after or {}
         return any(before.get(one) != after.get(one) for one in {*before, *after} - {"name"})
 

@@ -183,7 +183,7 @@ def in_trigger(trigger: Mapping[str, Json]) -> Iterator[Finding]:
 
 
 async def _of_schedule(db: Handle, subject: Subject) -> list[Finding]:
-    """Whether it comes again; one that never does is refused wherever it stands."""
+    """Check that the schedule comes again; one that never does is refused wherever it stands."""
     trigger = subject.trigger
     if trigger["source"] != "schedule" or bool(trigger.get("rrule")) == bool(trigger.get("cron")):
         return []
@@ -208,7 +208,8 @@ SEGMENT_GIVEN_UP = (
 
 
 async def _of_segment(db: Handle, subject: Subject) -> list[Finding]:
-    """Whether the segments are there, and somebody may still enter them where that is followed."""
+    """Check that the segments are there, and somebody may still enter them where that is
+    followed."""
     named: list[tuple[str, str]] = []
     for part in subject.compiled.parts:
         conditions = part.node.config.get("conditions", ()) if part.node.kind == "wait_for" else ()
@@ -277,7 +278,8 @@ async def _of_topics(db: Handle, subject: Subject) -> list[Finding]:
 def _of_steps(
     process: Process, compiled: check.Compiled, able: Collection[str]
 ) -> Iterator[Finding]:
-    """Whether their messages and their calls can leave. `able` are the channels with a provider."""
+    """Check that the steps' messages and calls can leave. `able` are the channels with a
+    provider."""
     for part in compiled.parts:
         channel = part.node.config.get("channel")
         if channel is not None and channel not in able:

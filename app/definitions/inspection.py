@@ -22,7 +22,8 @@ def inspect(
     bodies: Sequence[bytes],
     has_postal_address: bool,
 ) -> list[Finding]:
-    """Over bodies as they came in, in a workspace that has said where it is or has not."""
+    """Inspect a definition over bodies as they came in, in a workspace with a postal address or
+    not."""
     found = find_static(trigger, compiled, known, list(sample.objects(bodies)))
     if has_postal_address:
         return found

@@ -114,7 +114,8 @@ def renamed(shape: str, body: Json, rename: Rename) -> Json:
 
 
 def _named(config: Mapping[str, Json], at: str, rename: Rename) -> dict[str, Json]:
-    """With its content, which may be about a topic, and its conditions, which may ask about one."""
+    """Rename what a configuration refers to: its content's topic and its conditions' mentions
+    too."""
 
     def named(name: str, one: Json) -> Json:
         place = at + document.pointer(name)
@@ -288,7 +289,7 @@ def file_of(
 
 
 def trigger_of(trigger: Mapping[str, Json], *, is_signed: bool) -> dict[str, Json]:
-    """Without what an absent member means."""
+    """Write a trigger as a file has it, without what an absent member means."""
     known = {**trigger, "signed": is_signed}
     defaults = known.get("contactDefaults")
     if isinstance(defaults, dict):

@@ -22,7 +22,8 @@ SECONDS = 2.0  # of CPU time
 async def find(
     process: Process, db: Handle, workspace_id: str, id: str, compiled: check.Compiled
 ) -> list[Finding]:
-    """Whether what it starts is there, and whether that leads back to it. Raises Heavy."""
+    """Check that what the definition starts is there, and does not lead back to it. Raises
+    Heavy."""
     if not compiled.starts:
         return []
     known: dict[str, _Target] = {}  # the targets, and what they start in turn

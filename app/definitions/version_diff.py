@@ -97,7 +97,7 @@ def _members(shape: check.Shape, body: Json, part: Part) -> dict[str, Json]:
 
 
 def _changed(before: Mapping[str, Json], after: Mapping[str, Json]) -> dict[str, list[Json]]:
-    """By member: before and after, to the last literal; null where there is none."""
+    """Compare by member: before and after, to the last literal; null where there is none."""
     names = dict.fromkeys([*before, *after])
     pairs = {name: [before.get(name), after.get(name)] for name in names}
     return {

@@ -51,7 +51,7 @@ class Chart:
 
 
 def _inversions(pairs: Sequence[Point]) -> int:
-    """How many of the lines between two rows cross."""
+    """Count the lines between two rows that cross."""
     crossed = 0
     seen: list[float] = []
     for _, x in sorted(pairs):

@@ -39,7 +39,7 @@ def back_links(boxes: int, links: Sequence[Link]) -> frozenset[int]:
 
 
 def lengths_of(boxes: int, down: Sequence[Link]) -> list[int]:
-    """How many rows of boxes each link goes down, when every box stands as high as it can."""
+    """Count the rows of boxes that each link goes down, when every box stands as high as it can."""
     rows, coming = [0] * boxes, [0] * boxes
     following: dict[int, list[int]] = defaultdict(list)
     for source, target in down:

@@ -14,7 +14,7 @@ JOINED: Mapping[str, str] = {"all": "and", "any": "or"}
 
 
 def labels(kind: str, config: Json) -> dict[str, str]:
-    """By port; of any configuration, valid or not."""
+    """Write the labels of a node's ports, by port; of any configuration, valid or not."""
     if kind not in NODES or not isinstance(config, Mapping):
         return {}
     labels_by_port: dict[str, str] = {}

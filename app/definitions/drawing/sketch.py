@@ -27,7 +27,8 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """From box to box, by their places in the list, through a port; `label` is what leads there."""
+    """Link from box to box, by their places in the list, through a port; `label` is what leads
+    there."""
 
     source: int
     target: int

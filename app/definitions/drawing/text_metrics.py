@@ -51,7 +51,7 @@ def _of_mark(mark: str) -> int:
 
 
 def known(text: str) -> bool:
-    """Whether the table has all of it, so that its width is no guess."""
+    """Return whether the table has every character of the text, so that its width is no guess."""
     return all(mark in _WIDTHS for mark in text)
 
 
@@ -64,7 +64,7 @@ def cut(text: str, room: float, size: float, *, bold: bool = False) -> str:
 
 
 def _fitting(text: str, room: float, size: float, *, bold: bool = False) -> int:
-    """How many of its characters there is room for."""
+    """Count the characters of the text that there is room for."""
     left = room * 1_000 / size / (_BOLD if bold else 1)
     for index, character in enumerate(text):
         left -= _thousandths(character)
@@ -74,7 +74,7 @@ def _fitting(text: str, room: float, size: float, *, bold: bool = False) -> int:
 
 
 def wrap(text: str, room: float, size: float, most: int) -> list[str]:
-    """At most so many lines, broken at spaces, or inside a word that is longer than a line."""
+    """Break text into at most `most` lines, at spaces, or inside a word longer than a line."""
     lines: list[str] = []
     rest = text
     while rest and len(lines) < most - 1 and _fitting(rest, room, size) < len(rest):
