@@ -101,8 +101,7 @@ class Silent(Unavailable):
 
 
 class NotForThis(Silent):
-    """Such a server answered, and refused what it was asked about one thing. Of others it may
-    answer."""
+    """Refusal by a server that answered, about one thing; it may answer about others."""
 
 
 class DiskFull(Unavailable):
@@ -126,7 +125,7 @@ class Locked(Contended):
 
 
 class Deadlocked(Contended):
-    """This transaction and another waited for each other: it was ended, and the other goes on."""
+    """Deadlock of two transactions: this one was ended, and the other goes on."""
 
 
 class CommitUnknown(Unavailable):
