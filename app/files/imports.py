@@ -329,8 +329,8 @@ Unknown: TypeAlias = Literal["refuse", "skip", "metadata"]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """How the header of a file is read: `given` names the columns of cells, an empty name leaves
-    one out; `unknown` says what becomes of those that are neither given nor ours."""
+    """Reading of a file's header: `given` names the columns of cells, an empty name leaves one out;
+    `unknown` says what becomes of those that are neither given nor ours."""
 
     given: Mapping[str, str] = field(default_factory=dict)
     unknown: Unknown = "refuse"
@@ -463,7 +463,7 @@ _OURS = {_folded(name): name for name in (*NAMES, *READ_ONLY, *SUBSCRIPTION_COLU
 
 
 def is_name(name: str) -> bool:
-    """Whether a column may be called so."""
+    """Return whether a column may have this name."""
     is_metadata = name.startswith(METADATA) and name != METADATA
     is_topic = _TOPIC.fullmatch(name) is not None
     return is_metadata or is_topic or name in (*NAMES, *READ_ONLY, *SUBSCRIPTION_COLUMNS)
