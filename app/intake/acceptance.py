@@ -97,7 +97,7 @@ Answer: TypeAlias = Accepted | Problem | Outdated | Heavy
 
 
 def is_known(process: Process, event: InboundEvent) -> bool:
-    """Whether the statement may be able to accept it."""
+    """Return whether the statement may be able to accept the event."""
     return (
         process.database.engine == "postgresql"
         and not process.database.is_sharded  # there, each INSERT must name its shard by itself

@@ -162,7 +162,7 @@ _NAMES: Mapping[str, Sequence[str]] = {
 
 
 def _called(what: str, path: Path) -> bool:
-    """Whether the path's last name is like one of what it would look up."""
+    """Return whether the path's last name is like one of what it would look up."""
     names = [segment for segment in path.segments if isinstance(segment, str)]
     last = names[-1].casefold() if names else ""
     return any(name in last for name in _NAMES.get(what, (what.casefold(),)))

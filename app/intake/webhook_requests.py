@@ -53,7 +53,8 @@ class Head:
 
 
 def masked(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
-    """By name, those that came twice joined by a comma (RFC 9110 §5.3)."""
+    """Read the headers by name, secrets masked, those that came twice joined by a comma (RFC 9110
+    §5.3)."""
     kept: dict[str, str] = {}
     for raw_name, raw_value in headers:
         # Kept where it is short, as nearly all are: strangers choose these names.
@@ -178,8 +179,8 @@ async def write_some(process: Process, notes: Sequence[Note]) -> Sequence[None]:
 
 
 def is_reserialised(body: bytes, is_right: Callable[[bytes], bool]) -> bool:
-    """Whether the signature is right for the same JSON written in another way: the sender parsed
-    its body and signed what it wrote again, the most common mistake of all."""
+    """Return whether the signature fits the same JSON written in another way. The sender parsed its
+    body and signed what it wrote again, the most common mistake of all."""
     if len(body) > LONGEST_REWRITTEN:
         return False
     try:

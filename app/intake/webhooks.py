@@ -359,7 +359,7 @@ def verify(secret: Secret | None, signatures: Sequence[str], body: bytes) -> Non
 
 
 def _cause(secret: Secret | None, signatures: Sequence[str], body: bytes) -> str | None:
-    """Which of the reasons it was: for the owner, never for the sender."""
+    """Find why the signature was refused: for the owner, never for the sender."""
     if secret is None:
         return None
     given = _given(signatures)
