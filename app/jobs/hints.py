@@ -56,14 +56,14 @@ class Pool(Protocol):
     """A worker pool of this process, as far as hints go (workers/pool.py)."""
 
     def hint(self, pairs: Iterable[Pair] = ()) -> None:
-        """There is work, these rows among it."""
+        """Report that there is work, these rows among it."""
 
     def accept(self, pairs: Sequence[Pair]) -> Sequence[Pair]:
         """Hint at as many rows as there are free slots; returns the others."""
 
 
 def connector(settings: Settings) -> Connect | None:
-    """How this process makes clients of the server at REDIS_URL; None without one.
+    """Build the function that makes clients of the server at REDIS_URL; None without one.
 
     Nothing is connected yet, so a Redis that is down stops no boot.
     """
@@ -93,7 +93,7 @@ def serialized(job: dict[str, Any]) -> bytes:
 
 
 class Hints:
-    """Must be used from one event loop; `close` sends what is still waiting."""
+    """Sender and receiver of hints, for one event loop; `close` sends what is still waiting."""
 
     def __init__(self, connect: Connect | None = None) -> None:
         self.connect = connect
@@ -107,12 +107,12 @@ class Hints:
         self.pools: dict[Kind, Pool] = {}  # of this process
 
     def due(self, db: Handle, kind: Kind, workspace_id: str, *ids: str) -> None:
-        """Once this transaction has committed: these rows are due. Of very many, some are named."""
+        """Report rows as due once the transaction has committed; of very many, some are named."""
         pairs = [(workspace_id, id) for id in ids[:IDS_PER_HINT]]
         db.after_commit(lambda: self._offer(kind, pairs))
 
     def hint(self, kind: Kind, pairs: Iterable[Pair] = ()) -> None:
-        """There is work of this kind, these rows among it. Returns at once and never raises."""
+        """Report work of a kind, these rows among it. Returns at once and never raises."""
         if self.redis is None:
             if kind in self.pools:
                 self.pools[kind].hint(pairs)
@@ -122,7 +122,8 @@ class Hints:
             self._sender = tasks.spawn_detached(self._send_all(self.redis))
 
     def _offer(self, kind: Kind, pairs: Sequence[Pair]) -> None:
-        """Without a trip to Redis and back where the work can be done here."""
+        """Give the rows to this process's pool where it has room, without a trip to Redis and
+        back."""
         pool = self.pools.get(kind)
         left = pairs if pool is None else pool.accept(pairs)
         if left and (pool is None or self.redis is None):

@@ -110,7 +110,7 @@ class Lease:
 
 @batched(max_items=1_000, whose=lambda one: one[0].workspace_id)
 async def renew_some(database: Database, held: Sequence[tuple[Job, float]]) -> Sequence[bool]:
-    """Whether each was renewed, for so many seconds."""
+    """Renew the leases for so many seconds each; returns, in order, whether each was renewed."""
     renewals = [partial(jobs.renew_free, job=job, lease_seconds=seconds) for job, seconds in held]
     # Where the database does not answer, they must know in time for another try.
     async with database.write(RequestTimeouts(), follow_indexes=True) as db:
