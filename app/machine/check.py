@@ -1,4 +1,4 @@
-"""From a body to a Program: compile either shape, and say everything that is wrong with it."""
+"""Check of a definition: compile either shape to a Program, and find everything wrong with it."""
 
 from __future__ import annotations
 

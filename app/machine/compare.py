@@ -37,7 +37,7 @@ def number(value: Json) -> Decimal | None:
 
 
 def is_far(literal: str) -> bool:
-    """Whether its exponent has more than three digits: no database holds such a number."""
+    """Return whether the exponent has more than three digits: no database holds such a number."""
     return _FAR.fullmatch(literal[-DIGITS:]) is not None
 
 
@@ -69,13 +69,13 @@ def time(value: Json) -> datetime | None:
 
 
 def same(found: Json, expected: Json) -> bool:
-    """Whether they are equal: as numbers when one of them is a number, else as they are, or as
-    times when both are times."""
+    """Return whether two values are equal. They are compared as numbers when one of them is a
+    number, else as they are, or as times when both are times."""
     return among(found, [expected])
 
 
 def among(found: Json, options: list[Json]) -> bool:
-    """Whether `found` is the same as one of them."""
+    """Return whether `found` is the same as one of the options."""
     exact, moment = number(found), time(found)
     for option in options:
         if is_number(found) or is_number(option):
@@ -126,7 +126,7 @@ class Items:
         self._others = [one for one in first if one is None or isinstance(one, bool)]
 
     def has(self, expected: Json) -> bool:
-        """Whether one of them is the same: a text among all, else among the first."""
+        """Return whether one of the items is the same: a text among all, else among the first."""
         exact, moment = _spelled(number(expected)), time(expected)
         if is_number(expected):
             return exact is not None and exact in self._numbers

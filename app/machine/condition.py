@@ -60,7 +60,7 @@ class Question(ABC):
 
     @abstractmethod
     def answer(self, facts: Facts) -> tuple[bool, Mapping[str, Json]]:
-        """Whether it holds, and what decided it."""
+        """Judge whether the question holds; returns also what decided it."""
 
     def comparisons(self) -> int:
         return 1
@@ -71,14 +71,15 @@ Condition: TypeAlias = Comparison | All | AnyOf | Not | Question
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether the condition holds, and the comparisons that decided it, in their order."""
+    """Verdict on a condition: whether it holds, and the comparisons that decided it, in their
+    order."""
 
     holds: bool
     operands: tuple[Mapping[str, Json], ...]
 
 
 def comparisons(condition: Condition) -> int:
-    """How many it makes at the most: what a decision may cost."""
+    """Count the comparisons that a condition makes at the most: what a decision may cost."""
     match condition:
         case All(parts) | AnyOf(parts):
             return sum(map(comparisons, parts))
@@ -169,8 +170,9 @@ def _brief(value: Json) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """How an op compares (what was found, `value`, now), how its `value` is checked, and when it
-    holds, for people. `within`: of a list it is asked for the items."""
+    """Operator of a comparison: how it compares (what was found, `value`, now), and how its `value`
+    is checked. `about` says when it holds, for people. `within`: of a list it is asked for the
+    items."""
 
     holds: Callable[[Json, Json, Json], bool]
     check: Reader

@@ -225,7 +225,8 @@ def render(channel: str, content: Mapping[str, Json], facts: Facts) -> Message:
 
 
 def preview(channel: str, content: Mapping[str, Json], facts: Facts) -> dict[str, dict[str, Json]]:
-    """By part: what would be sent and the paths that led nowhere, or why it cannot be sent."""
+    """Preview by part: what would be sent and the paths that led nowhere, or why it cannot be
+    sent."""
     parts: dict[str, dict[str, Json]] = {}
     for name in given_parts(channel, content):
         try:
@@ -294,7 +295,7 @@ def reads(channel: str, content: Mapping[str, Json]) -> Iterator[tuple[tuple[str
 
 
 def reads_a_link(channel: str, content: Mapping[str, Json]) -> bool:
-    """Whether its author has placed a link for the recipient to choose by."""
+    """Return whether the author has placed a link for the recipient to choose by."""
     return any(path.segments[0] in LINKS for _, path in reads(channel, content))
 
 

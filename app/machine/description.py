@@ -86,7 +86,7 @@ def _configuration(kind: NodeKind) -> Schema:
 
 
 def _any_node(name: str, data: Schema, needed: list[str]) -> Schema:
-    """Beside `id`, `type` and `data` an editor keeps what it likes."""
+    """Describe a node. Beside `id`, `type` and `data` an editor keeps what it likes."""
     id = Field(line, "Every node needs an id.", _ID.about).schema
     members = {"id": id, "type": {"type": "string", "const": name}, "data": data}
     return {

@@ -77,8 +77,8 @@ def parse(body: bytes) -> Json:
 
 
 def glance(body: bytes) -> Json:
-    """Like `parse`, ten times as fast, but numbers lose their literals: for looking around, not for
-    printing. Raises MalformedJson, of numbers too that do not fit."""
+    """Parse ten times as fast as `parse`, but numbers lose their literals. For looking around, not
+    for printing. Raises MalformedJson, of numbers too that do not fit."""
     refuse_deep(body)
     try:
         return orjson.loads(body)
@@ -87,7 +87,7 @@ def glance(body: bytes) -> Json:
 
 
 def skim(body: bytes) -> Json:
-    """Like `glance`, but as slow as `parse` where that fails. Raises MalformedJson."""
+    """Parse like `glance`, but as slowly as `parse` where that fails. Raises MalformedJson."""
     try:
         return glance(body)
     except MalformedJson:
@@ -121,7 +121,7 @@ def refuse_many(body: bytes, most: int) -> None:
 
 
 def seems_to_hold(body: bytes, most: int) -> bool:
-    """So many values, or a text that looks like them."""
+    """Return whether the body holds `most` values, or a text that looks like them."""
     return sum(map(body.count, _SEPARATORS)) >= most or body.count(b'"') > 4 * most
 
 

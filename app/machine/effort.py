@@ -85,7 +85,7 @@ def yield_beyond(most: int, length: int) -> None:
 
 
 def is_exhausted() -> bool:
-    """Whether the time of the budget, if there is one, is used up. Raises Exceeded."""
+    """Return whether the time of the budget, if there is one, is used up. Raises Exceeded."""
     budget = _current.get()
     if budget is None or monotonic() < budget.deadline or thread_time() < budget.exhausted:
         return False

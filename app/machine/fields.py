@@ -29,7 +29,7 @@ class Place:
         return Place(self.pointer + document.pointer(*keys), self.findings)
 
     def refuse(self, code: str, message: str) -> None:
-        """Even a draft may not be saved like this."""
+        """Add a finding with which even a draft may not be saved."""
         self.findings.append(Finding(code, self.pointer, message, draft=True))
 
     def limit(self, code: str, message: str) -> None:
@@ -45,7 +45,7 @@ class Place:
         self.findings.append(Finding(code, self.pointer, message, severity="warning"))
 
     def has_findings(self, *keys: str) -> bool:
-        """Whether something is wrong with one of these members already, or within it."""
+        """Return whether something is wrong with one of these members already, or within it."""
         within = tuple(f"{self.at(key).pointer}/" for key in keys)
         return any(f"{finding.pointer}/".startswith(within) for finding in self.findings)
 
@@ -63,7 +63,7 @@ Read: TypeAlias = Callable[[Json, Place], Json | None]
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """How a value is read, and the JSON Schema of what it may be (schema.py)."""
+    """Reader of a value, with the JSON Schema of what it may be (schema.py)."""
 
     read: Read
     schema: Schema

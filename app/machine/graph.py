@@ -107,7 +107,8 @@ def _node(raw: Json, known: dict[str, _Known], place: Place) -> Part | None:
 
 
 def _edge(raw: Json, known: Mapping[str, _Known], place: Place) -> bool:
-    """Whether it could be read; into an exit of its source, if it leads anywhere."""
+    """Read an edge into an exit of its source, if it leads anywhere; returns whether it could be
+    read."""
     if not isinstance(raw, dict):
         place.refuse("wrong_type", "An edge must be an object.")
         return False

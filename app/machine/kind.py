@@ -51,7 +51,7 @@ onward = partial(NodeOutcome, "COMPLETED", port="next")
 
 
 def missing(paths: Sequence[str]) -> dict[str, Json]:
-    """For a record: the paths that a template printed and that led nowhere."""
+    """Record the paths that a template printed and that led nowhere."""
     return {"missing": list(paths)} if paths else {}
 
 
@@ -152,7 +152,7 @@ def fork(
 
 
 def refuse_kind(kind: str | None, known: Iterable[str], place: Place) -> None:
-    """Also in a draft: without a type nothing else of it can be read."""
+    """Refuse a node without a known type, also in a draft: nothing else of it can be read."""
     wrong = f"There is no kind {quote(kind)}" if kind else "Say which type it is"
     message = f"{wrong}; the kinds are {', '.join(known)}."
     place.at("type").refuse("unknown_kind", message)

@@ -99,7 +99,7 @@ def review(channel: str, given: Mapping[str, Json]) -> Review:
 
 
 def _many_starts(program: Program, parts: Sequence[Part]) -> Iterator[Finding]:
-    """At the last one of the path with the most, counting each node once."""
+    """Find too many starts: at the last node of the path with the most, counting each node once."""
     most = _most_starts(program)
     last = max(most, key=lambda id: most[id], default=None)
     if last is None or most[last] <= STARTS:
@@ -114,7 +114,7 @@ def _many_starts(program: Program, parts: Sequence[Part]) -> Iterator[Finding]:
 
 
 def _most_starts(program: Program) -> dict[str, int]:
-    """For each start_workflow that can be reached, how many the fullest path to it has, with it.
+    """Count, for each start_workflow that can be reached, those of the fullest path to it, with it.
     Links that lead back are left out."""
     order: list[str] = []
     state: dict[str, bool] = {}  # whether all that follows was seen
@@ -250,7 +250,7 @@ def _leaves(value: Json, place: Place) -> Iterator[tuple[Liquid | Comparison, Pl
 
 
 def _sure(program: Program, begun: Facts) -> dict[str, Facts]:
-    """For each node that can be reached, the facts that hold whenever a run comes to it."""
+    """Find, for each node that can be reached, the facts that hold whenever a run comes to it."""
     sure = {} if program.entry is None else {program.entry: begun}
     waiting = list(sure)
     while waiting:

@@ -37,7 +37,7 @@ def zone_of(trigger: Mapping[str, Json], contact: Json, workspace: str | None) -
 
 
 def grace(trigger: Mapping[str, Json]) -> timedelta:
-    """How late an occasion may still start a run."""
+    """Read how late an occasion may still start a run."""
     return parse_duration(trigger.get("graceWindow") or GRACE) or timedelta(0)
 
 

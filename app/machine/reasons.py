@@ -1,4 +1,4 @@
-"""Why a step did not do the obvious thing: the stable codes, and one sentence for each."""
+"""Reasons why a step did not do the obvious thing: the stable codes, and one sentence for each."""
 
 from __future__ import annotations
 

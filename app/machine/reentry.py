@@ -74,7 +74,7 @@ def obstacle(policy: Json, entries: Sequence[Entry], at: datetime) -> Entry | No
 
 
 def sentence(policy: Json, entry: Entry) -> str:
-    """Why the entry keeps another one out."""
+    """Explain why the entry keeps another one out."""
     run, at = entry.run_id or "An earlier run", document.text(entry.entered_at)
     match policy:
         case "not_while_running":

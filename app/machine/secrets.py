@@ -37,8 +37,8 @@ WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether the name of a header, a member or a parameter, however its words are joined, is a
-    secret's."""
+    """Return whether a name is a secret's, of a header, a member or a parameter. Its words may be
+    joined in any way."""
     return SECRET.search(HUMP.sub("-", name).lower()) is not None
 
 

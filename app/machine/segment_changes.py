@@ -55,7 +55,7 @@ def topic(id: str) -> str:
 
 
 def _parts(condition: Condition, others: Mapping[str, Condition]) -> Iterator[Condition]:
-    """It, and all within it and within the segments that it names."""
+    """Walk through a condition, all within it and within the segments that it names."""
     for part in walk(condition):
         yield part
         if isinstance(part, InSegment):
@@ -121,7 +121,7 @@ def timed(condition: Condition, others: Mapping[str, Condition]) -> list[Conditi
 
 
 def looks_back(condition: Condition, others: Mapping[str, Condition]) -> int:
-    """How often it goes through what has become of a contact."""
+    """Count how often the condition goes through what has become of a contact."""
     asked = (part for part in _parts(condition, others) if isinstance(part, Did | Got | Went))
     return sum(part.comparisons() for part in asked)
 

@@ -54,7 +54,7 @@ RUNS: Mapping[str, tuple[str, ...] | None] = {
 
 
 def _is_within(moment: datetime | None, within: timedelta | None, now: datetime) -> bool:
-    """Whether the moment is recent enough; a message that has not left has none."""
+    """Return whether the moment is recent enough; a message that has not left has none."""
     if within is None:
         return True
     return moment is not None and timedelta(0) <= now - moment <= within
@@ -224,7 +224,7 @@ def read(raw: Json, place: Place, kept: timedelta = LONGEST_DURATION) -> Filter 
 
 
 def walk(part: Condition) -> Iterator[Condition]:
-    """It, and all within it."""
+    """Walk through a condition and all within it."""
     yield part
     inner: Iterable[Condition] = ()
     match part:

@@ -53,7 +53,7 @@ UNITS = (("week", 604_800), ("day", 86_400), ("hour", 3_600), ("minute", 60))
 
 
 def prose(part: Condition, names: Mapping[str, str]) -> str:
-    """In words; `names` are those of segments by their ids."""
+    """Write a condition in words; `names` are those of segments by their ids."""
     match part:
         case All(parts):
             return " and ".join(_inner(one, names) for one in parts)
@@ -76,7 +76,7 @@ def prose(part: Condition, names: Mapping[str, str]) -> str:
 
 
 def _inner(part: Condition, names: Mapping[str, str]) -> str:
-    """In brackets where words alone would join what does not belong together."""
+    """Write a part, in brackets where words alone would join what does not belong together."""
     text = prose(part, names)
     joined = isinstance(part, All | AnyOf) and len(part.conditions) > 1
     return f"({text})" if joined or isinstance(part, Not) else text
@@ -134,7 +134,7 @@ def _lately(within: timedelta | None) -> str:
 
 
 def _length(length: timedelta) -> str:
-    """In the largest unit of which it is a whole number."""
+    """Write a length in the largest unit of which it is a whole number."""
     for unit, seconds in UNITS:
         amount, rest = divmod(length, timedelta(seconds=seconds))
         if amount and not rest and (unit != "week" or amount > 1):

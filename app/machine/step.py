@@ -33,7 +33,7 @@ MOST_NOTED = 512 * 1024  # bytes of JSON in all: eight answers, each as long as 
 
 
 def start(program: Program) -> State:
-    """Before the program's first node."""
+    """Create the state of a run before the program's first node."""
     return State(at=program.entry)
 
 

@@ -54,15 +54,16 @@ def is_storable(text: str) -> bool:
 
 
 def is_line(text: str) -> bool:
-    """Whether it is storable, and free of line breaks and other control characters of ASCII."""
+    """Return whether the text is storable, and free of line breaks and ASCII's other control
+    characters."""
     return _UNPRINTABLE.search(text) is None
 
 
 def replace_unstorable(text: str) -> str:
-    """With U+FFFD in the place of each character that cannot be stored."""
+    """Replace each character that cannot be stored by U+FFFD."""
     return _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def encodable(text: str) -> str:
-    """With each half of a surrogate pair written as its escape, so that UTF-8 can encode it."""
+    """Escape each half of a surrogate pair, so that UTF-8 can encode the text."""
     return text.encode("utf-8", "backslashreplace").decode()

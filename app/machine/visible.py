@@ -55,8 +55,8 @@ Piece: TypeAlias = tuple[str, str, dict[str, str]]  # ("text" | "start" | "end",
 
 
 def shows_link(markup: str, url: str) -> bool:
-    """Whether an <a> to the URL, with words or a picture in it, stands where it can be seen. Style
-    sheets are not read: they are to be written into the elements before. Raises Exceeded."""
+    """Return whether a visible <a> leads to the URL, with words or a picture in it. Style sheets
+    are not read: they are to be written into the elements before. Raises Exceeded."""
     return any(href == url and _BLANK.sub("", words) for words, href in _shown(markup))
 
 

@@ -50,7 +50,7 @@ def _replace(left: str, old: object, new: object = "") -> object:
 
 
 def _strip_html(left: str) -> str:
-    """Without anything between angle brackets; one pass, so plain text that is escaped again."""
+    """Strip everything between angle brackets, in one pass, so plain text is escaped again."""
     return _ELEMENT.sub("", left.unescape() if isinstance(left, Markup) else left)
 
 

@@ -139,7 +139,7 @@ def answered(visit: Visit, event: Event) -> NodeOutcome | None:
 def _failed(
     visit: Visit, code: str | None, detail: str | None, noted: Mapping[str, Json]
 ) -> NodeOutcome:
-    """By the `failed` exit when it is wired; else the run has failed, and may be retried."""
+    """Leave by the `failed` exit when it is wired; else the run has failed, and may be retried."""
     note = partial(NodeOutcome, code=code, detail=detail, output=noted or None, noted=noted)
     return note("COMPLETED", "failed") if "failed" in visit.node.exits else note("FAILED")
 

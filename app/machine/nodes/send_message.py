@@ -81,7 +81,7 @@ def _unsent(
 
 
 def _settle(config: Config, place: Place) -> Config:
-    """Either a template or the content, and this as its channel has it."""
+    """Require a template or the content, and read the content as its channel has it."""
     own = place.at("content")
     if "content" in config:
         channel, raw = config.get("channel"), config["content"]

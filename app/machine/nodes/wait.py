@@ -126,7 +126,8 @@ def _settle(config: Config, place: Place) -> Config:
 
 
 def _rests(config: Mapping[str, Json]) -> bool:
-    """Not `until`: a moment that is past lets everybody through."""
+    """Return whether a run always waits here; not with `until`: a moment that is past lets all
+    through."""
     return bool(config.get("duration")) or "time" in config
 
 
