@@ -83,7 +83,7 @@ async def check(db: Handle, row: CalledMessage, provider: str) -> OpenCircuit | 
 
 
 def explain(circuit: OpenCircuit) -> str:
-    """Why a message waits for an open circuit, as a sentence."""
+    """Explain why a message waits for an open circuit, in a sentence."""
     at = document.text(circuit.ask_at)
     return f"Waiting: the provider {EXPLANATIONS[circuit.code]} {at}."
 
@@ -103,7 +103,7 @@ def failing(row: CalledMessage, code: str, now: datetime) -> tuple[str, datetime
 
 
 def is_expired(code: str, since: datetime, now: datetime) -> bool:
-    """Whether a message has been retried for as long as it is with this code."""
+    """Return whether a message has been retried for as long as it is with this code."""
     return now - since >= _retry_for(code)
 
 

@@ -201,8 +201,8 @@ def _rendered(
 async def _waiting(
     db: Handle, row: HeldMessage, content: Unrendered, contact: Contact | None
 ) -> Transition | None:
-    """Until its time, or the end of quiet hours; when that is too far off, its end. An intent does
-    not wait any more."""
+    """Hold the message back until its time, or the end of quiet hours. When that is too far off, it
+    ends. An intent does not wait any more."""
     if row.status != "QUEUED" or (row.send_at is None and row.quiet_hours is None):
         return None
     now = await db.now()
@@ -232,7 +232,8 @@ async def _barred(
     contact: Contact | None,
     is_own: bool,
 ) -> Reason | None:
-    """Why it must not be sent, or None. Account mail ignores the workspace's suppressions."""
+    """Find why the message must not be sent, or None. Account mail ignores the workspace's
+    suppressions."""
     if row.account_mail is not None:
         return None
     # Of the address that the contact has on the message's channel.
@@ -272,7 +273,7 @@ def _link(
 
 
 def _takes_replies(channel: Channel, to: str) -> bool:
-    """Whether the recipient of a text message can answer it."""
+    """Return whether the recipient of a text message can answer it."""
     if channel.name != "sms" or channel.replies == "none":
         return False
     return channel.replies == "all" or addresses.is_american(to)

@@ -87,13 +87,13 @@ class Sending:
 
     @property
     def in_circuit(self) -> bool:
-        """Whether it waits for the workspace's circuit. Mail about accounts does not: it is the
-        operator's, and what a workspace sends, to whatever list, must not hold it up."""
+        """True where the message waits for the workspace's circuit. Mail about accounts does not:
+        it is the operator's, and what a workspace sends, to whatever list, must not hold it up."""
         return self.row.account_mail is None
 
     @property
     def is_probe(self) -> bool:
-        """Whether the provider's circuit is half-open."""
+        """True where the provider's circuit is half-open."""
         return self.row.trouble_provider == self.provider and self.row.ask_at is not None
 
 
@@ -225,7 +225,8 @@ async def _intend(process: Process, judged: Judgement, db: Handle) -> Sending | 
 
 
 async def _is_capped(process: Process, db: Handle, judged: Judged) -> bool:
-    """Whether the contact, which is locked, has got as much as the workspace allows itself."""
+    """Return whether the contact, which is locked, has got as much as the workspace allows
+    itself."""
     row, cap = judged.row, gate.FrequencyCap.of(judged.row.frequency_cap)
     if cap is None or row.contact_id is None:
         return False
@@ -246,7 +247,7 @@ async def _is_capped(process: Process, db: Handle, judged: Judged) -> bool:
 
 
 async def _is_refused(process: Process, db: Handle, sending: Sending) -> bool:
-    """Whether the workspace may not send it, or no more; else it is counted."""
+    """Return whether the workspace may not send the message, or no more; else count it."""
     is_operators = providers.is_operators(process, sending.channel)
     to = sending.message.to
     reason = await quotas.take_message(process, db, sending.row, to=to, is_operators=is_operators)

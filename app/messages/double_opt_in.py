@@ -130,8 +130,8 @@ async def answer(
 async def count(
     db: Handle, workspace: WorkspaceContext, row: Contact, wanted: Wanted
 ) -> CountedAnswers:
-    """For a caller that records the answers of the locked contact with what else changes in it, and
-    then asks."""
+    """Count the answers of a locked contact, for a caller that records them and then asks. They are
+    recorded with what else changes in the contact."""
     answers = wanted.counted(row.topics)
     whose: ContactKey = {"workspace_id": workspace.id, "contact_id": row.id}
     asked_at = {
@@ -249,7 +249,7 @@ class Standing:
 
 
 async def stands(process: Process, db: Handle, question: Question, row: Contact | None) -> Standing:
-    """By the contact's row."""
+    """Find how a question stands, by the contact's row."""
     topic = await stored_topics.by_id(db, workspace_id=question.workspace_id, id=question.topic_id)
     if row is None or topic is None:
         return Standing("withdrawn")

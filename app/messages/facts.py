@@ -73,5 +73,5 @@ def is_large(facts: Mapping[str, Json]) -> bool:
 
 
 def compared(facts: Mapping[str, Json]) -> dict[str, Json]:
-    """Without the present moment, and without what never changes."""
+    """Select the facts to compare: without the present moment, and without what never changes."""
     return {name: value for name, value in facts.items() if name not in ("now", "trigger")}

@@ -47,7 +47,8 @@ def example_url(base_url: str) -> str:
 
 
 def with_links(facts: Facts, url: str) -> dict[str, Json]:
-    """Both links lead to the page of channels, for there are no topics to choose from."""
+    """Add both links to the facts: they lead to the page of channels, without topics to choose
+    from."""
     return {**facts, "unsubscribeUrl": url, "preferencesUrl": url}
 
 
@@ -156,7 +157,8 @@ ADDED = (
 def preview(
     channel: str, content: Mapping[str, Json], facts: Facts, footer: Footer | None
 ) -> Mapping[str, Mapping[str, Json]]:
-    """By part: what would leave and the paths that led nowhere, or why it cannot be sent."""
+    """Preview by part: what would leave and the paths that led nowhere, or why it cannot be
+    sent."""
     parts = contents.preview(channel, content, facts)
     if footer is None:
         return parts
@@ -173,7 +175,7 @@ def preview(
 
 
 def is_added(channel: str, content: Mapping[str, Json]) -> bool:
-    """Whether the author of marketing content has left the way out to the footer."""
+    """Return whether the author of marketing content has left the way out to the footer."""
     if channel == "sms" and _asks_for_stop(content):
         return False
     return channel in ("email", "sms") and not contents.reads_a_link(channel, content)
@@ -271,7 +273,8 @@ _GOES_ON = r"[.,;:!?)\]'\"]*[\w~/?#@$&*+=%-]"  # RFC 3986 §2; punctuation may e
 
 
 def _has(text: str, url: str) -> bool:
-    """Whether the URL is there as a whole: with more before or behind it, it leads elsewhere."""
+    """Return whether the URL is there as a whole: with more before or behind it, it leads
+    elsewhere."""
     return re.search(rf"(?<![\w~/?#@$&*+=%.-]){re.escape(url)}(?!{_GOES_ON})", text) is not None
 
 

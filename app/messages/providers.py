@@ -1,4 +1,4 @@
-"""By whom a workspace's messages go out: its own provider, else the operator's.
+"""Providers by whom a workspace's messages go out: its own, else the operator's.
 
 The choice is made anew for every message, in the transaction of its intent: there is nothing to
 forget when a workspace changes its mind. In the sandbox every message is captured, whatever a
@@ -77,8 +77,8 @@ async def keep(
 
 
 async def ask_anew(db: Handle, workspace_id: str, channel: str) -> None:
-    """Whatever is known of the provider was so before. Each of these that is taken wakes two of the
-    rest."""
+    """Forget what is known of the provider, and try some of the messages that wait for it. Each of
+    these that is taken wakes two of the rest."""
     await circuit_breakers.wake_misconfigured(
         db, workspace_id=workspace_id, channel=channel, limit=TRIED_AT_ONCE
     )
@@ -148,7 +148,7 @@ def operators_url(base_url: str, vault: Vault, provider: str) -> str:
 
 
 def is_shared(process: Process, channel: Channel) -> bool:
-    """Whether people can write back to it, and it is not the workspace's own."""
+    """Return whether people can write back to the channel, and it is not the workspace's own."""
     kind = kind_of(channel.provider)
     answers = kind is not None and kind.callbacks is not None and kind.callbacks.answer is not None
     return answers and is_operators(process, channel)

@@ -35,7 +35,7 @@ FOUND = {ARRIVED.code, LOST.code}
 
 
 def rises(row: ReportedAttempt, became: Became) -> bool:
-    """Whether the report moves the attempt."""
+    """Return whether the report moves the attempt."""
     return became.status is not None and _rank(became.status, became.code) > _rank(
         row.status, row.reason_code
     )
@@ -102,8 +102,8 @@ async def move(
 
 
 async def has_arrived(process: Process, db: Handle, row: HeldMessage) -> bool:
-    """Whether an earlier attempt of a message that waits to be sent again has arrived, as is known
-    by now. Then that is the message's end, and the new attempt is not made."""
+    """Return whether an earlier attempt of a message that waits to be sent again has arrived. Then
+    that is the message's end, and the new attempt is not made."""
     where = {"workspace_id": row.workspace_id, "message_id": row.id}
     waits = row.status == "QUEUED" and row.number > 1
     ending = await delivery_reports.arrived(db, **where) if waits else None

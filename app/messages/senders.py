@@ -68,7 +68,7 @@ def given(settings: Settings, workspace_id: str, name: str) -> str:
 
 
 def is_operators(settings: Settings, address: str) -> bool:
-    """Whether an address is on the operator's domain."""
+    """Return whether an address is on the operator's domain."""
     return address.rpartition("@")[2] == _domain(settings)
 
 

@@ -81,7 +81,7 @@ def transition_of(result: Receipt | SendError, row: CalledMessage, now: datetime
 
 
 def held_back(circuit: OpenCircuit, row: CalledMessage, now: datetime) -> Transition:
-    """For a message that was not tried, because its provider's circuit is open."""
+    """Put off a message that was not tried, because its provider's circuit is open."""
     again_at = now + circuit_breaker.HELD_BACK
     transition = _again(row, now, circuit.code, circuit_breaker.explain(circuit), again_at)
     return replace(transition, held_back=transition.status == "QUEUED")
