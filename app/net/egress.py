@@ -137,7 +137,8 @@ def parse_url(text: str) -> URL:
 
 
 def shown(url: str) -> str:
-    """For records: without userinfo, query and fragment, any of which may be a credential."""
+    """Shorten a URL for records: without userinfo, query and fragment, any of which may be a
+    credential."""
     try:
         return str(parse_url(url).copy_with(userinfo=b"", query=None, fragment=None))
     except InvalidTarget:
@@ -161,8 +162,8 @@ class Refused(OSError):
 
 @dataclass(slots=True)
 class Progress:
-    """How far a call has come: whether a byte of the request may have left, and what has arrived
-    on the wire."""
+    """Progress of a call: whether a byte of the request may have left, and what has arrived on the
+    wire."""
 
     owner: str = ""
     sent: bool = False
@@ -440,7 +441,7 @@ def _headers(request: Request) -> list[tuple[bytes, bytes]]:
 
 
 async def _first(chunks: AsyncIterator[bytes], most: int) -> tuple[bytes, bool]:
-    """And whether it was cut for coming in too many pieces."""
+    """Read the first bytes; returns also whether they were cut for coming in too many pieces."""
     kept, pieces = bytearray(), 0
     try:
         async for chunk in chunks:

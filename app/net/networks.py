@@ -1,4 +1,4 @@
-"""Which addresses are on the public internet: RFC 6890, and where clouds keep their metadata.
+"""Addresses on the public internet: RFC 6890, and where clouds keep their metadata.
 
 A list of our own and not `ipaddress.is_global`, which calls 64:ff9b::a9fe:a9fe and 192.0.0.192
 global.
@@ -66,7 +66,7 @@ def judged(address: Address) -> Iterator[Address]:
 
 
 def is_inward(address: Address) -> bool:
-    """Whether it leads to a machine that nobody on the internet may reach."""
+    """Return whether the address leads to a machine that nobody on the internet may reach."""
     if isinstance(address, IPv6Address) and address not in GLOBAL_UNICAST:
         return True
     return any(address in network for network in FORBIDDEN)
