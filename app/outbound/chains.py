@@ -16,8 +16,8 @@ _DEPTH = re.compile("[0-9]{1,3}", re.ASCII)
 
 
 def depth_of(values: Sequence[str]) -> int:
-    """How deep in a chain a request comes, by the values of its header. Anybody may claim depth;
-    all they get is that less is started."""
+    """Read how deep in a chain a request comes, from the values of its header. Anybody may claim
+    depth; all they get is that less is started."""
     return int(values[0]) if len(values) == 1 and _DEPTH.fullmatch(values[0]) else 0
 
 
