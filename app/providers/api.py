@@ -83,7 +83,8 @@ class ApiAnswer:
 
     @property
     def verdict(self) -> Verdict:
-        """By the status alone. A 2xx that does not say what was accepted is nobody's promise."""
+        """Verdict by the status alone. A 2xx that does not say what was accepted is nobody's
+        promise."""
         return BY_STATUS.get(self.status) or BY_CLASS.get(self.status // 100, UNKNOWN)
 
 

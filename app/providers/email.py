@@ -89,7 +89,7 @@ class Server:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether what is sent there stays on this machine, by the name alone."""
+    """Return whether what is sent to the host stays on this machine, by the name alone."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -98,7 +98,7 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(slots=True)
 class Progress:
-    """On which side of the final dot the dialogue about one message stands."""
+    """Progress of the dialogue about one message: on which side of the final dot it stands."""
 
     handed_over: bool = False
 
@@ -306,7 +306,7 @@ def _encoding(mail: Mail) -> str:
 
 
 async def _flushed(client: SMTP) -> None:
-    """Until the transport holds nothing back; SMTPServerDisconnected when the peer is gone.
+    """Wait until the transport holds nothing back; SMTPServerDisconnected when the peer is gone.
 
     Below TLS up to 64 KiB stay out of sight, which errs on the side of "unknown".
     """
@@ -326,7 +326,7 @@ def _take_leave(client: SMTP) -> None:
 
 
 def _abandon(client: SMTP) -> None:
-    """At once: what is still in the buffer must not reach the server."""
+    """Close the connection at once: what is still in the buffer must not reach the server."""
     if client.transport is not None:
         cast(asyncio.WriteTransport, client.transport).abort()
     client.close()
@@ -359,7 +359,7 @@ def _verdict(error: BaseException, handed_over: bool) -> SendError:
 
 
 def _fault(error: Exception) -> Fault:
-    """Why there is no session. TLS shows in what an error was made from."""
+    """Explain why there is no session. TLS shows in what an error was made from."""
     detail = _sentence(error)
     if isinstance(error, Refused):
         return Fault("error", "refused_target", str(error))

@@ -34,7 +34,7 @@ class Field:
 
     @property
     def has_secret(self) -> bool:
-        """Whether it is a secret, or has one in it."""
+        """True where the field is a secret, or has one in it."""
         return self.shown is not str
 
 
@@ -64,12 +64,12 @@ class CallbackReply:
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """How a provider reports. `secret` names the credential that signs; `read` raises Unsigned, and
-    MalformedJson for what is signed and no JSON. Its body is a form when `takes_form`, else JSON.
-    With `answer`, people can write back to a sender, and this is how they are replied to: one that
-    takes no reply in an answer still has it, with an empty body, or a STOP to the operator's number
-    would find nobody.
-    `advice` tells an operator how to have the provider report, where the secret is missing."""
+    """Reports of a provider, and how to read them. `secret` names the credential that signs; `read`
+    raises Unsigned, and MalformedJson for what is signed and no JSON. Its body is a form when
+    `takes_form`, else JSON. With `answer`, people can write back to a sender, and this is how they
+    are replied to: one that takes no reply in an answer still has it, with an empty body, or a STOP
+    to the operator's number would find nobody. `advice` tells an operator how to have the provider
+    report, where the secret is missing."""
 
     secret: str
     read: Callable[[str, Callback, datetime], Notice]
@@ -79,7 +79,7 @@ class Callbacks:
 
 
 def nothing_between(_channel: str, _given: Mapping[str, str]) -> Wrong:
-    """For a provider whose credentials are judged one by one."""
+    """Find no fault: for a provider whose credentials are judged one by one."""
     yield from ()
 
 

@@ -12,7 +12,7 @@ from app.providers.kinds import Surroundings
 
 
 def nowhere(_provider: str) -> None:
-    """For channels that are asked and do not send."""
+    """Return no callback URL: for channels that are asked and do not send."""
 
 
 def channels(

@@ -64,7 +64,7 @@ class Provider(Protocol):
     async def change(
         self, customer_id: str | None, known: Subscription, plan: str, now: datetime
     ) -> Subscription:
-        """From the period's end on it is this lower plan; the present one takes that back."""
+        """Change to this lower plan from the period's end on; the present plan takes that back."""
 
     async def end(self, customer_id: str | None) -> None:
         """All of it, at once and for good: the workspace is going."""

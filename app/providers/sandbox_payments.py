@@ -51,7 +51,7 @@ class Sandbox:
         return replace(known, next_plan=None if plan == known.plan else plan)
 
     async def end(self, customer_id: str | None) -> None:
-        """There is nothing that goes on without us."""
+        """End nothing, for there is nothing that goes on without us."""
 
     async def close(self) -> None:
         """Nothing is open."""

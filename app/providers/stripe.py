@@ -225,7 +225,8 @@ class Stripe:
         return plans.rank(self._plan(subscription) or plans.FREE), subscription["created"]
 
     def _plan(self, subscription: Mapping[str, Any]) -> str | None:
-        """By its price; by what we wrote on it when the price is one of former times."""
+        """Find a subscription's plan by its price, or by what we wrote on it when that is a former
+        price."""
         written = subscription["metadata"].get("plan")
         by_price = self._plans.get(_item(subscription)["price"]["id"])
         return by_price or (written if written in plans.NAMES else None)

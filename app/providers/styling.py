@@ -71,7 +71,7 @@ def weighed(markup: str, *, roughly: bool = False) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Reopened:
-    """How many elements may be opened anew in each that follows, and the characters of their
+    """Number of elements that may be opened anew in each that follows, and the length of their
     tags."""
 
     count: int

@@ -193,7 +193,8 @@ def opened(around: Surroundings, channel: ChannelName, given: Credentials) -> Tw
 
 
 def operators(settings: Settings) -> dict[ChannelName, Credentials]:
-    """For each channel that has a sender, which may be a messaging service."""
+    """Read the operator's credentials for each channel with a sender, which may be a messaging
+    service."""
     account = {"accountSid": settings.twilio_account_sid, SIGNS: settings.twilio_auth_token}
     senders: dict[ChannelName, str | None] = {
         "sms": settings.twilio_from,

@@ -97,8 +97,8 @@ def _report(url: str, form: Mapping[str, str]) -> Notice:
 
 
 def _inbound(form: Mapping[str, str]) -> Inbound:
-    """With Advanced Opt-Out Twilio says itself what a keyword means, in any language, and has
-    answered already."""
+    """Read an inbound message. With Advanced Opt-Out Twilio says itself what a keyword means, in
+    any language, and has answered already."""
     sender, opted = form["From"], form.get("OptOutType")
     is_whatsapp, number = sender.startswith(WHATSAPP), sender.removeprefix(WHATSAPP)
     spellings: tuple[str, ...] = (number,)
@@ -122,7 +122,7 @@ def _read(secret: str, request: Callback, _now: datetime) -> Notice:
 
 
 def twiml(reply: str | None) -> CallbackReply:
-    """To the person who has written; without a reply, nothing is said."""
+    """Write TwiML that replies to the person who has written; without a reply, an empty answer."""
     message = f"<Message>{escape(reply)}</Message>" if reply is not None else ""
     words = f'<?xml version="1.0" encoding="UTF-8"?><Response>{message}</Response>'
     return CallbackReply(words, "text/xml")
