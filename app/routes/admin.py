@@ -1,4 +1,4 @@
-"""For super-admins: all workspaces and users, failures in any of them, and suspension."""
+"""Administration by super-admins: all workspaces and users, their failures, and suspension."""
 
 from __future__ import annotations
 
@@ -286,13 +286,15 @@ async def _unlisted(
 
 
 class CountPage(Protocol):
-    """How many of the next rows are wrong, and the last of the next, unless there are no more."""
+    """Function that counts the wrong ones among the next rows, and names the last of these, if more
+    follow."""
 
     async def __call__(self, *, after: Key | None) -> tuple[int, Key | None]: ...
 
 
 async def _all(count: CountPage, until: float) -> tuple[int, bool]:
-    """How many, and whether there may be more, which could not be counted in time."""
+    """Count the wrong rows; returns also whether more may be left that could not be counted in
+    time."""
     found, after = 0, None
     while True:
         more, after = await count(after=after)

@@ -57,7 +57,7 @@ async def index(call: Call) -> Response:
 
 
 async def show(call: Call) -> Response:
-    """Without the key itself, which is shown only when it is created."""
+    """Show an API key without the key itself, which is shown only when it is created."""
     return reply.ok(ApiKey.of(await _key(call)))
 
 

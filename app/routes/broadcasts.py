@@ -232,8 +232,9 @@ async def update(call: Call) -> Response:
 
 
 async def remove(call: Call) -> Response:
-    """Only before its audience was frozen; afterwards it is a record, which is kept as long as
-    messages are. While it is SCHEDULED this needs `broadcasts:send`, as cancelling it does."""
+    """Delete a broadcast, only before its audience was frozen; afterwards it is a record, which is
+    kept as long as messages are. While it is SCHEDULED this needs `broadcasts:send`, as cancelling
+    it does."""
     row = await locked(call)
     call.match(row.revision)
     if row.frozen_at is not None:
@@ -245,7 +246,7 @@ async def remove(call: Call) -> Response:
 
 
 async def index_recipients(call: Call) -> Response:
-    """By contact, newest first."""
+    """List the recipients by contact, newest first."""
     query, broadcast = call.query(RecipientFilters), await found(call, call.db)
     rows = await recipients.page(
         call.db,
@@ -259,7 +260,7 @@ async def index_recipients(call: Call) -> Response:
 
 
 def _require_sender(call: Call, row: Broadcast) -> None:
-    """Have what was scheduled undone by those alone who may cancel it. Raises Problem
+    """Require who undoes what was scheduled to be one who may cancel it. Raises Problem
     `forbidden`."""
     if row.state not in ("DRAFT", "CANCELLED"):
         permit(call.member, audiences.SENDS)
@@ -281,7 +282,8 @@ async def locked(call: Call, db: Handle | None = None) -> Broadcast:
 
 
 def shown(row: Broadcast, counts: Mapping[str, int] = NO_RECIPIENTS) -> Response:
-    """With its recipients by status, of which there are none before its audience is frozen."""
+    """Show a broadcast with its recipients by status; none are there before its audience is
+    frozen."""
     made = resource(row, counts)
     return reply.ok(made, revision=row.revision, beside=_beside(made))
 

@@ -39,7 +39,7 @@ class _NewChannel(Writable):
 
 
 class _Channel(Revised):
-    """Without secrets: the password is removed from `url`."""
+    """Channel without secrets: the password is removed from `url`."""
 
     channel: ChannelName
     provider: ProviderName
@@ -256,7 +256,7 @@ async def remove(call: Call) -> Response:
 
 
 async def verify(call: Call) -> Response:
-    """Whether the provider accepts the credentials and the sender. Nothing is sent."""
+    """Check that the provider accepts the credentials and the sender. Nothing is sent."""
     channel, workspace_id = _channel(call), call.member.workspace_id
     await call.throttle.check(VERIFY, workspace_id)
     async with call.process.database.read() as db:
@@ -291,7 +291,7 @@ def resource(call: Call, row: channel_settings.ChannelSettings) -> dict[str, Any
 
 
 def _without_token(call: Call, row: channel_settings.ChannelSettings) -> dict[str, Any]:
-    """For the audit trail too: without the token in its URL."""
+    """Show a channel, for the audit trail too, without the token in its URL."""
     given = providers.credentials(call.process, row)
     fields = PROVIDERS[given["provider"]].fields
     return {

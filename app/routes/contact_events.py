@@ -45,7 +45,7 @@ class ContactEvent(ContactEventSummary):
 
 
 async def show(call: Call) -> Response:
-    """With its properties, which lists omit."""
+    """Show an event with its properties, which lists omit."""
     row = await contact_events.by_id(
         call.db, workspace_id=call.member.workspace_id, id=call.path("id")
     )

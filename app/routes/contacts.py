@@ -100,7 +100,7 @@ def documented(schema: dict[str, Any]) -> WithJsonSchema:
 
 
 class WritableContact(Writable, extra="allow", json_schema_extra={"additionalProperties": False}):
-    """At least an email, a phone or one metadata field."""
+    """Contact to write, with at least an email, a phone or one metadata field."""
 
     @classmethod
     def normal(cls, changes: dict[str, Json]) -> dict[str, Json]:
@@ -140,7 +140,7 @@ class Contact(Revised):
 
 
 class Held(Shape):
-    """Why an address of the contact is not written to. An admin lifts it: DELETE
+    """Suppression of an address of the contact, and its reason. An admin lifts it: DELETE
     `/suppressions/:id`."""
 
     id: SuppressionId
@@ -164,7 +164,7 @@ Beginning = Annotated[str, StringConstraints(strip_whitespace=True, min_length=2
 
 
 class Narrowing(Query):
-    """Which contacts: all that is said must hold."""
+    """Filters of contacts: all that are given must hold."""
 
     email: str | None = Field(
         None, description="The contact's email address; case does not matter."
@@ -305,8 +305,8 @@ async def _found(call: Call) -> contacts.Contact:
 
 
 async def locked(call: Call) -> tuple[contacts.Contact, dict[str, Any]]:
-    """To change it: nobody else does meanwhile, and it is still what If-Match names. The resource
-    is what it was before."""
+    """Lock the contact to change it: nobody else does meanwhile, and it is still what If-Match
+    names. The resource is what it was before."""
     row = await contacts.locked(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
     row = reply.found(row, "contact")
     call.match(row.revision)

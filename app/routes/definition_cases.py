@@ -51,7 +51,7 @@ class CaseResult(Shape):
 
 
 class CaseResults(Shape):
-    """In the order of their names."""
+    """Results of the cases, in the order of their names."""
 
     passes: bool
     cases: list[CaseResult]
@@ -64,7 +64,7 @@ class Cases:
     kind: DefinitionKind
 
     async def index(self, call: Call) -> Response:
-        """At most twenty, in the order of their names."""
+        """List the cases, at most twenty, in the order of their names."""
         found = await definition_cases.of_definition(call.db, **await self._whose(call))
         return reply.page([resource(one) for one in found], None)
 
@@ -183,7 +183,8 @@ def resource(case: DefinitionCase) -> dict[str, Any]:
 
 
 def _noted(name: str, given: str, expect: str) -> dict[str, str]:
-    """For the audit trail, where an erasure does not look for somebody who is in a case."""
+    """Hash a case for the audit trail, where an erasure does not look for somebody who is in a
+    case."""
     hashes = {
         member: sha256(text.encode()).hexdigest()
         for member, text in (("given", given), ("expect", expect))

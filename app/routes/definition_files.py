@@ -71,7 +71,7 @@ class Exporting:
 
 
 async def exported(call: Call, row: Definition) -> dict[str, Json]:
-    """With its cases."""
+    """Export the definition with its cases."""
     workspace_id = call.member.workspace_id
     file = await filing.exported(call.db, workspace_id, row)
     of: DefinitionKey = {"workspace_id": workspace_id, "definition_id": row.id}

@@ -258,7 +258,8 @@ class _Importing:
         return replace(draft, state="DRAFT" if row is None else row.state)
 
     async def _trigger(self, trigger: dict[str, Json]) -> dict[str, Json]:
-        """With the secret if it is another one; `signed` as long as one is missing."""
+        """Prepare the trigger, with the secret if it is another one; `signed` as long as one is
+        missing."""
         row, call = self.row, self.call
         workspace_id = call.member.workspace_id
         if (named := trigger.get("segmentId")) is not None:
@@ -381,7 +382,8 @@ class _Importing:
     # --- pointers ---
 
     def _within(self, pointer: str) -> str:
-        """From a pointer into the definition as it is stored, or into the file already."""
+        """Place a pointer in the file, from one into the definition as it is stored, or into the
+        file already."""
         _, member, *rest = [*pointer.split("/"), ""]
         if member == "cases":
             names = [document.pointer(case["name"]) for case in self.file.get("cases") or ()]

@@ -140,7 +140,7 @@ class WritableTrigger(Shape):
 
     @property
     def is_misplaced(self) -> bool:
-        """Whether it names a field that only a lookup by ID reads."""
+        """True where the trigger names a field that only a lookup by ID reads."""
         return bool(self.metadata_field) and self.contact_lookup != "contact_id"
 
     @property
@@ -274,9 +274,10 @@ class NodeStats(Shape):
 
 
 class DefinitionStats(Shape):
-    """Over the newest runs, at most a thousand: the number per status, and the counts of each node
-    or step, by its ID. `underWay` is how many have not ended, however old, up to a thousand. They
-    change without the revision: the ETag covers both, and If-Match compares only the revision."""
+    """Counts over the newest runs, at most a thousand: the number per status, and the counts of
+    each node or step, by its ID. `underWay` is how many have not ended, however old, up to a
+    thousand. They change without the revision: the ETag covers both, and If-Match compares only the
+    revision."""
 
     runs: dict[str, int]
     under_way: int

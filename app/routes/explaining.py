@@ -1,4 +1,4 @@
-"""Why a flow did or did not reach a contact."""
+"""Explanation of why a flow did or did not reach a contact."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class Explanations(Shape):
 
 
 async def show(call: Call) -> Response:
-    """Which events, requests, runs and messages of the contact there were, and what held them
-    back."""
+    """Explain which events, requests, runs and messages of the contact there were, and what held
+    them back."""
     query = call.query(About)
     workspace_id, contact_id = call.member.workspace_id, call.path("id")
     contact = await contacts.by_id(call.db, workspace_id=workspace_id, id=contact_id)

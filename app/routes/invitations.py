@@ -133,8 +133,8 @@ async def withdraw(call: Call, id: str) -> None:
 
 
 async def accept(call: Call) -> Response:
-    """For an address with an account, send its password, or the access token of its own session;
-    for another, a name and a password."""
+    """Accept an invitation. For an address with an account, send its password, or the access token
+    of its own session; for another, a name and a password."""
     await call.throttle.check(AUTH, call.client)
     await call.receive_body()
     given = call.read(Acceptance)

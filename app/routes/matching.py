@@ -35,7 +35,7 @@ class Match(Shape):
         return self
 
     def given(self) -> dict[str, str | dict[str, str | int]]:
-        """By the names that a contact has for them, too."""
+        """Write the match by the names that a contact has for its members, too."""
         given: dict[str, str | dict[str, str | int]] = self.model_dump(
             by_alias=True, exclude_none=True
         )

@@ -43,9 +43,9 @@ class TestEmail(Shape):
 
 
 class NewMessage(Shape):
-    """To a contact or an address; rendered for a contact, or for none. `data` is available as
-    `{{trigger…}}`; `content` may name its `category` and `topicId`. With `sendAt`, at most 90 days
-    ahead, it leaves then, and is judged then."""
+    """Message to a contact or an address; rendered for a contact, or for none. `data` is available
+    as `{{trigger…}}`; `content` may name its `category` and `topicId`. With `sendAt`, at most 90
+    days ahead, it leaves then, and is judged then."""
 
     channel: ChannelName
     contact_id: str | None = None

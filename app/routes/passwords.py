@@ -56,8 +56,9 @@ class EmailVerification(Shape):
 
 
 async def forget_password(call: Call) -> Response:
-    """Neither the response nor its timing reveals whether the account exists. An account gets the
-    mail only while it belongs to a workspace or is invited to one."""
+    """Ask for mail that resets a password. Neither the response nor its timing reveals whether the
+    account exists. An account gets the mail only while it belongs to a workspace or is invited to
+    one."""
     began = time.monotonic()
     await call.throttle.check(AUTH, call.client)
     await call.receive_body()

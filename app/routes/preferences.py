@@ -111,7 +111,7 @@ async def choose(call: Call) -> Response:
 async def _opt_out(
     call: Call, link: Link, form: Mapping[str, str]
 ) -> Sequence[consent.Suppression]:
-    """Whatever the form says, it is no less a wish to hear no more."""
+    """Opt out by a form; whatever it says, it is no less a wish to get no more."""
     process, channel = call.process, form.get("unsubscribe", "")
     async with process.database.write() as db:
         if channel == EVERYTHING:

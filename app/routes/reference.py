@@ -427,7 +427,7 @@ EXAMPLES: Mapping[str, Any] = {
 
 
 class Document(Revised, extra="allow"):
-    """This API as an OpenAPI 3.1 document."""
+    """OpenAPI 3.1 document of this API."""
 
     openapi: str
 
@@ -466,7 +466,7 @@ def routes(everywhere: Sequence[Endpoint], in_the_sandbox: Sequence[Endpoint]) -
     writing = asyncio.Lock()
 
     async def read_document(call: Call) -> Response:
-        """This document."""
+        """Read the OpenAPI 3.1 document of this API."""
         found = await _of(call)
         headers = {"ETag": found.tag, **KEPT}
         response = Response(found.document, headers=headers, media_type="application/json")

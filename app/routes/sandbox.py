@@ -70,8 +70,8 @@ class CapturedMessage(Shape):
 
 
 async def index(call: Call) -> Response:
-    """At once when there is something to show, else after `wait` seconds at the latest. Who has
-    waited for longer asks less often."""
+    """List what was captured, at once when there is something to show, else after `wait` seconds.
+    Who has waited for longer asks less often."""
     query = call.query(Filters)
     if not query.wait:
         return await _listed(call, query)

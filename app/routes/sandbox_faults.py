@@ -71,7 +71,7 @@ async def create(call: Call) -> Response:
 
 
 async def clear(call: Call) -> Response:
-    """From now on nothing goes wrong on purpose."""
+    """Clear the faults: from now on nothing goes wrong on purpose."""
     await sandbox_faults.clear(call.db, workspace_id=call.member.workspace_id)
     await call.note("sandbox_faults.cleared", call.member.workspace_id)
     return reply.no_content()

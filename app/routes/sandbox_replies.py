@@ -21,8 +21,8 @@ LONGEST = 1_600  # characters, as of a text message in parts
 
 
 class NewReply(Shape):
-    """To the workspace. STOP, START and HELP, and their like, do what they do anywhere;
-    what is none of these and sounds like one is flagged in the contact's activity."""
+    """Reply to the workspace. STOP, START and HELP, and their like, do what they do anywhere; what
+    is none of these and sounds like one is flagged in the contact's activity."""
 
     channel: Literal["sms", "whatsapp"]
     from_: Annotated[str, Field(alias="from")]
@@ -69,7 +69,7 @@ async def _quiet(call: Call, answer: JsonResponse) -> Response:
 
 
 def _sender(new: NewReply, workspace: workspaces.Workspace) -> str:
-    """In E.164. Raises Problem `invalid`."""
+    """Read the sender's number, in E.164. Raises Problem `invalid`."""
     try:
         return addresses.phone(new.from_, workspace.country)
     except addresses.BadAddress as error:

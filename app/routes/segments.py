@@ -107,7 +107,7 @@ class Reach(Shape):
 
 
 class Fit(Shape):
-    """Whether the contact fits, and the comparisons that decided it."""
+    """Judgement of a contact: whether it fits, and the comparisons that decided it."""
 
     contact_id: ContactId
     holds: bool
@@ -420,7 +420,8 @@ async def _read(
 
 
 def gives_filter(call: Call) -> bool:
-    """Whether a patch has a filter, for merged with the old one it would mean something else."""
+    """Return whether a patch has a filter, for merged with the old one it would mean something
+    else."""
     with suppress(document.MalformedJson):  # which the patch is refused for
         given = document.parse(call.body)
         return isinstance(given, dict) and given.get("filter") is not None
@@ -441,7 +442,7 @@ def _found(call: Call, existing: Mapping[str, Segment]) -> Segment:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """How many are in each segment, at that time."""
+    """Number of contacts in each segment, at that time."""
 
     by_id: Mapping[str, int]
     at: datetime

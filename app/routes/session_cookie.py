@@ -20,8 +20,8 @@ InCookie: TypeAlias = Literal["cookie"] | None  # the field `session` of a body
 
 
 def wanted(call: Call, session: InCookie) -> bool:
-    """Whether the session is to be in a cookie. Raises Problem `invalid` where it would not be
-    safe, `forbidden` for the page of another site."""
+    """Return whether the session is to be in a cookie. Raises Problem `invalid` where it would not
+    be safe, `forbidden` for the page of another site."""
     if session is not None:
         require_safe(call.process.settings)
         require_own_page(call)

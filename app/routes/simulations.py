@@ -430,7 +430,8 @@ def _case(
 
 
 def _template(template: Mapping[str, Json]) -> dict[str, Json]:
-    """With its topic, or a push would make one that goes to whoever gets the channel."""
+    """Write a template with its topic, or a push would make one that goes to whoever gets the
+    channel."""
     topic_id = template["topic_id"]
     return {
         **{name: template[name] for name in ("name", "channel", "category")},

@@ -105,10 +105,10 @@ async def asking(call: Call, workspace_id: str | None, back_to: str | None) -> R
 
 
 async def finish_single_sign_on(call: Call) -> Response:
-    """With `Accept: application/json`, the response of POST /auth/token, with the user. A browser
-    is led back to the page of the console that it began on, with its session in a cookie; or, if
-    it began elsewhere, to a page without a session: tokens do not belong on a screen. Removes the
-    sign-in cookie."""
+    """Finish a single sign-on. With `Accept: application/json`, it is answered with the response of
+    POST /auth/token, with the user. A browser is led back to the page of the console that it began
+    on, with its session in a cookie; or, if it began elsewhere, to a page without a session: tokens
+    do not belong on a screen. Removes the sign-in cookie."""
     single_sign_on.provider(call.process)
     await call.throttle.check(AUTH, call.client)
     given = call.request.query_params
@@ -156,8 +156,8 @@ def _cookie(settings: Settings, place: str) -> str:
 
 
 def _keep(settings: Settings, response: Response, cookie: str, value: str, seconds: int) -> None:
-    """In this browser, for the way back, and for another way out to see which are kept. The way
-    back comes by a link, hence `lax`."""
+    """Keep a cookie in this browser, for the way back, and for another way out to see which are
+    kept. The way back comes by a link, hence `lax`."""
     response.set_cookie(
         cookie,
         value,

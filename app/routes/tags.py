@@ -17,8 +17,8 @@ class Tag(Shape):
 
 
 async def index(call: Call) -> Response:
-    """By name. The number of contacts per tag is not included, because counting them is
-    expensive."""
+    """List the tags by name. The number of contacts per tag is not included, because counting them
+    is expensive."""
     query = call.query(Pages)
     names = await contact_lists.tag_names(
         call.db,

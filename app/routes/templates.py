@@ -149,7 +149,8 @@ async def create(call: Call) -> Response:
 
 
 async def update(call: Call) -> Response:
-    """While a scheduled broadcast uses it, only who may send broadcasts changes what it says."""
+    """Change a template. While a scheduled broadcast uses it, only who may send broadcasts changes
+    what it says."""
     row = await templates.locked(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
     row = reply.found(row, "template")
     call.match(row.revision)
@@ -306,8 +307,8 @@ async def _check_topic(
 
 
 async def wrong_topic(db: Handle, workspace_id: str, topic_id: str, channel: str) -> str | None:
-    """Why marketing on the channel cannot be about it. One that is deleted meanwhile is of no
-    harm: nobody has agreed to get it."""
+    """Explain why marketing on the channel cannot be about the topic; None when it can. One that is
+    deleted meanwhile is of no harm: nobody has agreed to get it."""
     topic = await topics.by_id(db, workspace_id=workspace_id, id=topic_id)
     return "There is no such topic." if topic is None else wrong_channel(topic, channel)
 
@@ -343,7 +344,7 @@ def resource(call: Call, row: templates.Template) -> dict[str, Any]:
 
 
 async def _warned(call: Call, row: templates.Template, shown: dict[str, Any]) -> dict[str, Any]:
-    """With the findings that are not of the template alone."""
+    """Add the findings that are not of the template alone."""
     found = await without_address(
         call.db, call.member.workspace_id, row.channel, row.category, "/content"
     )

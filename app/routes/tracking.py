@@ -59,7 +59,7 @@ class WrongField(Shape):
 
 
 class EventRefusal(Shape):
-    """Why nothing of an event was recorded; pointers are those of the whole body."""
+    """Refusal of an event, of which nothing was recorded; pointers are those of the whole body."""
 
     code: str
     detail: str
@@ -97,7 +97,7 @@ async def track(call: Call) -> Response:
 
 
 async def track_many(call: Call) -> Response:
-    """Up to 500 events, each recorded or refused by itself."""
+    """Track up to 500 events, each recorded or refused by itself."""
     given: Sequence[Any] = call.read(ReportedEvents).events
     workspace, now = await own_workspace(call), await call.db.now()
     read: list[ReportedEvent | Problem] = []

@@ -72,7 +72,7 @@ class NodeDifference(Shape):
 
 
 class EdgeName(Shape):
-    """From `trigger` to the first node, and from each node by a port to the next one."""
+    """Edge from `trigger` to the first node, or from a node by a port to the next one."""
 
     source: str
     port: str

@@ -85,7 +85,8 @@ class SchemaLookup(Shape):
 
 
 class WebhookSchema(Shape):
-    """Which paths the newest bodies have, and which of them would find a contact, best first."""
+    """Paths that the newest bodies have, and those of them that would find a contact, best
+    first."""
 
     paths: list[SchemaPath]
     lookups: list[SchemaLookup]

@@ -26,7 +26,7 @@ class OwnWorkspace(WorkspaceFields):
 
 
 def resource(row: memberships.JoinedWorkspace) -> dict[str, Any]:
-    """With the caller's role in it."""
+    """Write a workspace with the caller's role in it."""
     return {**workspace_resource(row), "role": row.role}
 
 
