@@ -146,7 +146,7 @@ async def _begin(process: Process, job: Job) -> Request | None:
 
 
 def _tries_before(job: Job, row: HeldCall) -> int:
-    """That were counted before this claim."""
+    """Count the tries of a call before this claim."""
     tries: int = row.tries
     is_counted: bool = row.begun_by == job.lease_token
     return tries - is_counted

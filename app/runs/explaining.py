@@ -301,7 +301,7 @@ class _Walked:
 
 
 def _reached(program: Program, ids: Iterable[str]) -> set[str]:
-    """These nodes, and all that follow them."""
+    """Find these nodes, and all that follow them."""
     reached: set[str] = set()
     waiting = list(ids)
     while waiting:

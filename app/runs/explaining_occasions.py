@@ -51,7 +51,7 @@ WHY: Mapping[MissReason, tuple[Explanation, str]] = {
 
 
 def spelled(length: timedelta) -> str:
-    """In whole units, such as 1 hour 30 minutes."""
+    """Write a length in whole units, such as 1 hour 30 minutes."""
     rest = int(length.total_seconds())
     parts = []
     for unit, seconds in UNITS:

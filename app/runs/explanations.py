@@ -1,4 +1,4 @@
-"""Why a flow did or did not reach a contact: the stable codes, their sentences and evidence."""
+"""Reasons why a flow did or did not reach a contact: the stable codes, sentences and evidence."""
 
 from __future__ import annotations
 

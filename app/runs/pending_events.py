@@ -31,8 +31,8 @@ REMOVED = "The message was removed, as old as it was, before the run had learned
 
 @dataclass(frozen=True, slots=True)
 class PendingEvents:
-    """In the order in which they came. `wake_at` is when to look again, should the run wait for
-    none of them."""
+    """Events that wait for a run, in the order in which they came. `wake_at` is when to look again,
+    should the run wait for none of them."""
 
     events: Sequence[Event]
     wake_at: datetime | None = None

@@ -112,7 +112,8 @@ move_alone = move_some.one_by_one()
 async def _walk(
     process: Process, job: Job, contact: Contact | None, is_held: bool, db: Handle
 ) -> bool:
-    """Whether the run rests now, as far as we are concerned. Raises Heavy."""
+    """Advance the run by a transaction's work; returns whether it rests now for us. Raises
+    Heavy."""
     if not is_held:
         return True
     whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
@@ -252,14 +253,15 @@ class Walk:
             return step.unfinished(program, state, error.detail)
 
     async def _go_on(self, state: State) -> None:
-        """In another transaction, under the same claim, whose lease begins anew."""
+        """Go on in another transaction, under the same claim, whose lease begins anew."""
         self.rests = False
         await self._write("RUNNING", _text(state), None)
         lease_seconds = self.process.settings.lease_seconds
         await jobs.renew(self.db, self.job, lease_seconds=lease_seconds, has_progressed=True)
 
     async def _note(self, record: Record, position: int) -> None:
-        """To be recorded with the state. A visit that began in this transaction is one record."""
+        """Note a step, to be recorded with the state. A visit that began in this transaction is one
+        record."""
         key = (record.node_id, record.visit)
         begun = self._visits.get(key)
         self._visits[key] = NewStep(
