@@ -34,13 +34,14 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchKind(Generic[Context, Item, Result]):
-    """How items of one kind are processed. `work` returns a result for each item, in order; an
-    exception among the results is raised to whoever submitted that item.
+    """Kind of items, and how they are processed. `work` returns a result for each item, in order;
+    an exception among the results is raised to whoever submitted that item.
 
     When `work` itself raises, each item is retried alone, so that one bad item fails no other. The
     exception is a database that does not respond: then the items in the queue fail as well, for
     their batch would wait as long. So do those that would be retried after RETRY_SECONDS, if one
-    was not answered in time by then."""
+    was not answered in time by then.
+    """
 
     work: Callable[[Context, Sequence[Item]], Awaitable[Sequence[Result | Exception]]]
     max_items: int = 64  # of a batch

@@ -161,7 +161,7 @@ class Compute:
         return self.attempt(job, large=large)
 
     def attempt(self, job: Job[Result], *, large: bool = False) -> Result:
-        """Like `here`, for work of which no result is held."""
+        """Try work like `here`, where its result need not be held."""
         seconds, at = self._wasted.get(job.workspace_id, (0.0, 0.0))
         is_wasteful = seconds - WASTE_REFILL * (monotonic() - at) > WASTE_SECONDS
         if large or is_wasteful:
@@ -180,14 +180,14 @@ class Compute:
             raise Heavy(job) from None
 
     def is_heavy(self, workspace_id: str) -> bool:
-        """Whether work of this workspace was too much lately where it was tried alone: an overrun
-        among others may be the machine's, and then each of its runs and messages would have a
-        transaction of its own for seconds."""
+        """Return whether work of this workspace was too much lately where it was tried alone. An
+        overrun among others may be the machine's, and then each of its runs and messages would have
+        a transaction of its own for seconds."""
         return self._heavy_until.get(workspace_id, 0.0) > monotonic()
 
     def refuse_full(self, workspace_id: str) -> None:
-        """Before work for a heavy workspace is begun that would find its share of the queue used
-        up. Raises Busy."""
+        """Refuse work for a heavy workspace that would find its share of the queue used up. Raises
+        Busy."""
         queue = self._queues.get((workspace_id, False), ())
         if sum(one.seconds for one in queue) + SECONDS > WAITING_SECONDS:
             self.mark(workspace_id)  # by what waits, it is not by chance
@@ -325,7 +325,7 @@ class Compute:
             raise _busy()
 
     def _take(self, waiting: _Waiting) -> bool:
-        """Out of the queue; whether it was in there."""
+        """Take an entry out of the queue; returns whether it was in there."""
         queue = self._queues.get(waiting.whose)
         if queue is None or waiting not in queue:
             return False
@@ -337,7 +337,7 @@ class Compute:
         return True
 
     async def _serve(self) -> None:
-        """Until the process has had nothing to do for a while."""
+        """Serve the queue until the process has had nothing to do for a while."""
         try:
             while self._queues:
                 # The oldest of the workspace whose turn it is, which then goes behind the others;

@@ -124,7 +124,7 @@ class Metrics:
         self._counted[name, _written(name, **labels)] += amount
 
     def observe(self, name: str, seconds: float, **labels: str) -> None:
-        """Into a histogram: the bucket that it falls in, and the sum."""
+        """Count a time in a histogram: the bucket that it falls in, and the sum."""
         at = bisect_left(SECONDS, seconds)
         bound = str(SECONDS[at]) if at < len(SECONDS) else INFINITE
         self._counted[f"{name}_bucket", _written(name, **labels, le=bound)] += 1

@@ -15,7 +15,7 @@ AHEAD_BY = 1
 
 
 def shared(processes: int) -> list[Peers]:
-    """For each of so many processes that are to be forked its own."""
+    """Create the counts that so many processes share once forked, and each one's view of them."""
     counts = memoryview(mmap.mmap(-1, 8 * processes)).cast("Q")
     for number in range(processes):
         counts[number] = GONE
@@ -30,13 +30,13 @@ class Peers:
     _number: int = 0
 
     def count(self, connections: int) -> None:
-        """It has so many now."""
+        """Record how many connections this process has now."""
         self._counts[self._number] = connections
 
     def leave(self) -> None:
-        """It takes no more."""
+        """Record that this process takes no more connections."""
         self._counts[self._number] = GONE
 
     def is_ahead(self) -> bool:
-        """Whether another one should take the next."""
+        """Return whether another process should take the next connection."""
         return self._counts[self._number] > min(self._counts) + AHEAD_BY

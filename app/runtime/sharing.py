@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 
 class Shared(Generic[Result]):
-    """However many ask, the work is done once at a time and once in `kept_seconds`. A failure is
+    """Work that is done once at a time and once in `kept_seconds`, however many ask. A failure is
     told to those who wait for it, and not kept."""
 
     def __init__(self, kept_seconds: float | None = None) -> None:
