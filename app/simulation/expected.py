@@ -89,7 +89,8 @@ def _within(wanted: Json, came: Json) -> Json:
 
 
 def _in_order(wanted: Sequence[Json], came: Sequence[Json], name: str) -> list[Json]:
-    """For each the next one that is like it, or else has the same name; None for neither."""
+    """Match each wanted part with the next like it, else with the next of the same name; None for
+    neither."""
     parts: list[Json] = []
     place = 0
     for one in wanted:

@@ -35,14 +35,15 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Until then, or suppressed because that is too far off."""
+    """End of the hold on a message, or its suppression where `is_too_long`."""
 
     until: datetime
     is_too_long: bool
 
 
 def held(gate: Gate, leaving: Leaving, contact: Contact, zone: str, now: datetime) -> Held | None:
-    """By quiet hours; `zone` is the workspace's. Nothing is spread: one message is alone."""
+    """Find how long quiet hours hold a message; `zone` is the workspace's. Nothing is spread: one
+    message is alone."""
     quiet = QuietHours.of(gate.quiet_hours)
     if quiet is None or not quiet.applies(str(leaving.category), leaving.channel):
         return None
@@ -53,7 +54,7 @@ def held(gate: Gate, leaving: Leaving, contact: Contact, zone: str, now: datetim
 
 
 def barred(gate: Gate, leaving: Leaving, contact: Contact) -> Reason | None:
-    """For want of consent."""
+    """Find the reason that bars a message for want of consent; None when none does."""
     if leaving.category != MARKETING:
         return None
     status = contact.subscriptions.get(leaving.channel, subscriptions.SUBSCRIBED)

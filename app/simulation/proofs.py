@@ -87,7 +87,7 @@ class NamedCase(WritableCase):
 
 
 def texts(given: Json, expect: Json) -> tuple[str, str]:
-    """Both as they are kept. Raises Problem `invalid` for too much of it."""
+    """Write both as the JSON texts that are kept. Raises Problem `invalid` for too much of it."""
     both = document.dumps(given), document.dumps(expect)
     if sum(map(len, both)) > MOST_BYTES:
         detail = f"A case has at most {MOST_BYTES // 1024} KiB of JSON."

@@ -118,7 +118,8 @@ def _step(passage: Passage, since: datetime) -> dict[str, Json]:
 
 
 def offset(moment: datetime, since: datetime) -> str:
-    """To the nearest minute, for a real run takes its milliseconds: `P3DT4H`."""
+    """Write the time since a moment, rounded to minutes, for a real run takes its milliseconds:
+    `P3DT4H`."""
     minutes = round((moment - since) / timedelta(minutes=1))
     sign, minutes = ("-", -minutes) if minutes < 0 else ("", minutes)
     days, minutes = divmod(minutes, 24 * 60)
@@ -139,7 +140,7 @@ class _Names:
         self._known: dict[str, str] = {}
 
     def strip(self, value: Json) -> Json:
-        """Without what differs by nature, and without what is absent."""
+        """Remove from a value what differs by nature, such as ids, and members that are null."""
         match value:
             case str():
                 return _LINK.sub(r"\1…", _ID.sub(self._name, document.text(value)))
