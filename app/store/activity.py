@@ -105,7 +105,7 @@ async def runs(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Run
 
 
 async def messages(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Message]:
-    """Without what was said."""
+    """Read messages without their content."""
     return await db.fetch_all_as(
         Message,
         f"""

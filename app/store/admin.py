@@ -188,7 +188,7 @@ async def runs_page(
 async def attempts_page(
     db: Handle, *, filters: Mapping[str, object], before: str | None, limit: int
 ) -> list[AnyAttempt]:
-    """Without mails about accounts."""
+    """Read a page of delivery attempts of all workspaces, without mails about accounts."""
 
     async def page(chosen: Mapping[str, object]) -> list[AnyAttempt]:
         narrowed, values = keyset.narrowed(ATTEMPTS, chosen, before, "a.id")
@@ -270,7 +270,7 @@ async def counts(db: Handle) -> Counts:
 
 
 async def overdue(db: Handle, kind: Kind, *, late: datetime) -> int:
-    """How many jobs have been due since `late`, up to ENOUGH: nobody is going to do them."""
+    """Count the jobs that have been due since `late`, up to ENOUGH: nobody is going to do them."""
     sql = "SELECT 1 AS one FROM jobs WHERE kind = :kind AND wake_at < :late"
     return await db.count(sql, most=ENOUGH, kind=kind, late=late)
 

@@ -139,7 +139,7 @@ CLAUSES = {
 
 
 async def by_id(db: Handle, *, workspace_id: str, id: str) -> ApiKey | None:
-    """Unless it was revoked."""
+    """Read a key, unless it was revoked."""
     return await db.fetch_one_as(
         ApiKey,
         f"""

@@ -156,7 +156,8 @@ async def unchained_workspaces(db: Handle, *, after: str = "", limit: int) -> li
 
 
 async def unchained(db: Handle, *, workspace_id: str, after: str = "", limit: int) -> list[Entry]:
-    """In the order in which they will stand, those whose ids are behind `after`."""
+    """Read the entries behind `after` that are not chained yet, in the order in which they will
+    stand."""
     return await db.fetch_all_as(
         Entry,
         f"""
@@ -226,7 +227,7 @@ async def head_locked(db: Handle, *, workspace_id: str) -> Head | None:
 
 
 async def insert_head(db: Handle, *, workspace_id: str, head: Mapping[str, object]) -> None:
-    """Unless there is one by now."""
+    """Insert the head of a workspace's chain, unless there is one by now."""
     await db.execute(
         """
         INSERT INTO audit_heads (workspace_id, first_sequence, first_hash, sequence, hash, mac)

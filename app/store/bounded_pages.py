@@ -32,8 +32,8 @@ class BoundedPage(Generic[Listed]):
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """How a row `newest` is weighed: SQL of its bytes, and the columns of which they are, by name,
-    with their types."""
+    """Weight of a row `newest`: SQL of its bytes, and the columns of which they are, by name, with
+    their types."""
 
     bytes: str
     large: Mapping[str, str]

@@ -99,14 +99,14 @@ REASON: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """So many contacts lead up to an id; None where there is none."""
+    """Walk of so many contacts up to an id; None where there is none."""
 
     until: str | None
     contacts: int
 
 
 async def reached(db: Handle, *, workspace_id: str, after: str, walk: int) -> Walk:
-    """How far at most so many contacts after an id lead."""
+    """Find how far at most so many contacts after an id lead."""
     return await db.returning_as(
         Walk,
         """

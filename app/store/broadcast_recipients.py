@@ -128,7 +128,7 @@ async def due(
 
 
 async def next_due(db: Handle, *, workspace_id: str, broadcast_id: str) -> datetime | None:
-    """When the next message is to be made; None when all have been."""
+    """Find when the next message is to be made; None when all have been."""
     moment: datetime | None = await db.fetch_value(
         """
         SELECT due_at FROM broadcast_recipients
@@ -235,7 +235,7 @@ async def wait(
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """How many messages were made and have not ended, and how many of these wait for their
+    """Number of messages that were made and have not ended, and how many of these wait for their
     recipients."""
 
     messages: int
@@ -272,7 +272,7 @@ UNCOUNTED = f"""
 
 
 async def uncounted(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int) -> int:
-    """How many of them no quota has counted yet, up to `limit`."""
+    """Count the messages that no quota has counted yet, up to `limit`."""
     return await db.count(
         f"SELECT r.contact_id {UNCOUNTED} AND r.broadcast_id = :broadcast_id",
         most=limit,
@@ -282,8 +282,8 @@ async def uncounted(db: Handle, *, workspace_id: str, broadcast_id: str, limit: 
 
 
 async def uncounted_by_channel(db: Handle, *, workspace_id: str) -> Counter[str]:
-    """How many recipients no quota has counted yet, by channel, of all broadcasts that are being
-    sent, of which there may be a thousand. Without its template none is."""
+    """Count the recipients that no quota has counted yet, by channel. They are of all broadcasts
+    that are being sent, of which there may be a thousand. Without its template none is."""
     rows = await db.fetch_tuples(
         f"""
         SELECT t.channel, (SELECT count(*) {UNCOUNTED} AND r.broadcast_id = b.id) AS messages
@@ -360,7 +360,7 @@ async def newest_left(db: Handle, *, workspace_id: str, broadcast_id: str) -> st
 
 
 async def cancel(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int) -> int:
-    """Up to `limit` recipients whose messages were not made; how many."""
+    """Cancel up to `limit` recipients whose messages were not made; returns how many."""
     cancelled = await db.fetch_all(
         """
         UPDATE broadcast_recipients SET status = 'CANCELLED', reason = 'cancelled'
@@ -384,7 +384,7 @@ async def cancel(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int
 
 
 async def progress(db: Handle, *, workspace_id: str, broadcast_id: str) -> Counter[str]:
-    """How many recipients are in which status: counted, so that it is always true."""
+    """Count the recipients by status, from the rows, so that it is always true."""
     rows = await db.fetch_tuples(
         """
         SELECT status, count(*) AS contacts FROM broadcast_recipients
@@ -416,9 +416,9 @@ async def by_contact(
 async def may_be_pruned(
     db: Handle, *, workspace_id: str, broadcast_id: str, contact_id: str, frozen: int
 ) -> bool:
-    """Whether a contact that is none of them may have been one: of the `frozen` recipients some
-    were deleted, and retention deletes in the order of the contacts. So all are counted only for a
-    contact before all that are left; of a million in a second."""
+    """Return whether a contact that is no recipient now may have been one. Of the `frozen`
+    recipients some were deleted, and retention deletes in the order of the contacts. So all are
+    counted only for a contact before all that are left; of a million in a second."""
     which: BroadcastKey = {"workspace_id": workspace_id, "broadcast_id": broadcast_id}
     first: str | None = await db.fetch_value(
         """
@@ -443,7 +443,7 @@ async def may_be_pruned(
 
 
 async def page(db: Handle, *, broadcast_id: str, **asked: Unpack[keyset.Page]) -> list[Recipient]:
-    """By contact, the newest first."""
+    """Read a page of recipients by contact, the newest first."""
     asked["filters"] = {**asked["filters"], "broadcast_id": broadcast_id}
     return await keyset.page(
         db, Recipient, "broadcast_recipients r", COLUMNS, CLAUSES, key="contact_id", **asked

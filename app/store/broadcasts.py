@@ -244,7 +244,7 @@ async def unfinished(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> li
 
 
 async def count_unfinished(db: Handle, *, workspace_id: str, most: int) -> int:
-    """How many are written and have not ended, up to `most`."""
+    """Count the broadcasts that are written and have not ended, up to `most`."""
     return await db.count(
         f"SELECT id FROM broadcasts WHERE workspace_id = :workspace_id AND {UNFINISHED}",
         most=most,
@@ -320,7 +320,7 @@ async def move(
 
 
 async def note(db: Handle, *, workspace_id: str, id: str, **work: Unpack[Work]) -> None:
-    """How far its work has come. Its job is held."""
+    """Record how far a broadcast's work has come. Its job is held."""
     named = ", ".join(f"{name} = :{name}" for name in work)
     await db.execute(
         f"""

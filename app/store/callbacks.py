@@ -24,7 +24,7 @@ async def record(db: Handle, *, workspace_id: str, id: str, expires_at: datetime
 
 
 async def record_writer(db: Handle, *, workspace_id: str, address_hash: str) -> None:
-    """To the number, by the operator's account."""
+    """Record that the workspace has written to the number from the operator's account."""
     await db.execute(
         """
         INSERT INTO shared_recipients (workspace_id, address_hash, written_at)

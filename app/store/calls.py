@@ -82,7 +82,7 @@ async def begin(db: Handle, *, workspace_id: str, id: str, lease_token: int, tri
 
 
 async def requeue(db: Handle, *, workspace_id: str, id: str, tries: int) -> None:
-    """To be tried again, when its job is due; `tries` were made."""
+    """Queue a call to be tried again, when its job is due; `tries` were made."""
     await db.execute(
         """
         UPDATE calls SET status = 'QUEUED', tries = :tries

@@ -11,7 +11,7 @@ from app.database.visits import FIRST, Key
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """How many calls have failed in a row, and when the provider of an open circuit is asked."""
+    """Number of calls that failed in a row, and when the provider of an open circuit is asked."""
 
     failures: int
     ask_at: datetime | None
@@ -207,7 +207,7 @@ async def open_of(db: Handle, *, workspace_id: str) -> list[Trouble]:
 
 
 async def count_open(db: Handle) -> list[tuple[str, str, int]]:
-    """How many circuits are open or half-open, by channel and code."""
+    """Count the circuits that are open or half-open, by channel and code."""
     found = await db.fetch_tuples(
         """
         SELECT channel, code, count(*) AS count FROM circuit_breakers

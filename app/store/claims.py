@@ -49,9 +49,9 @@ class FairShare:
     begin: Begin | None = None  # what a claim apart has committed, while it goes on with others
 
     def quota_left(self, workspace_id: str, free: int) -> int:
-        """How many more rows a workspace may have: it holds at most as many slots as stay free, so
-        that others always find some (the dynamic threshold of Choudhury and Hahne, by which network
-        switches share buffers)."""
+        """Compute how many more rows a workspace may have. It holds at most as many slots as stay
+        free, so that others always find some (the dynamic threshold of Choudhury and Hahne, by
+        which network switches share buffers)."""
         return max(0, (free - self.in_progress[workspace_id] + 1) // 2)
 
 
@@ -92,7 +92,7 @@ class Reach(Protocol):
 
     @property
     def asked_at(self) -> float:
-        """Before its first transaction began."""
+        """Time before its first transaction began, in seconds of the process's clock."""
 
     async def workspaces(self, kind: Kind, memory: FairShare) -> list[str]:
         """List those that have due ones."""
@@ -196,7 +196,7 @@ async def claim(
     lease_seconds: float,
     fair_share: FairShare | None = None,
 ) -> list[Job]:
-    """Up to `limit` due ones.
+    """Claim up to `limit` due jobs.
 
     The hinted (workspace_id, id) pairs first, but never all of it: hints come fastest from the
     busiest workspace. Then a share of the oldest of each workspace, so that one workspace's backlog
@@ -235,7 +235,7 @@ async def claim(
 async def claim_named(
     reach: Reach, kind: Kind, named: Sequence[tuple[str, str]], *, lease_seconds: float
 ) -> list[Job]:
-    """These (workspace_id, id) pairs alone, as far as they are due."""
+    """Claim these (workspace_id, id) pairs alone, as far as they are due."""
     by_workspace: defaultdict[str, list[str]] = defaultdict(list)
     for workspace_id, id in named:
         by_workspace[workspace_id].append(id)
@@ -275,8 +275,8 @@ class _Claim:
         return {workspace_id: ids for workspace_id, ids in allowed.items() if ids}
 
     def limits(self, workspaces: Sequence[str], share: int) -> dict[str, int]:
-        """How many more each may have in one trip, if all before it take as many as they may; what
-        these leave is for the next."""
+        """Compute how many more each may have in one trip, if all before it take as many as they
+        may. What these leave is for the next."""
         limits: dict[str, int] = {}
         reserved = 0
         for workspace_id in workspaces:
@@ -379,7 +379,7 @@ async def _scan_workspaces(db: Handle, kind: Kind, fair_share: FairShare) -> lis
 async def _claim_oldest(
     db: Handle, lease: _Lease, limits: Mapping[str, int]
 ) -> dict[str, list[Job]]:
-    """So many of each workspace, in one trip."""
+    """Claim so many of each workspace's oldest due jobs, in one trip."""
     claim = _claim_due(db, ":workspace_id")
     values = {**await lease.values(db), "since": lease.since}
     found = await db.fetch_each(
@@ -403,8 +403,8 @@ async def _claim_oldest(
 
 
 async def next_due(db: Handle, since: datetime = BEGINNING) -> dict[Kind, datetime]:
-    """When the next job of each kind, claimed ones included, is due from `since` on; without the
-    kinds of which there is none. One statement: every worker asks it all the time."""
+    """Find when the next job of each kind, claimed ones included, is due from `since` on. Kinds
+    without one are left out. One statement: every worker asks it all the time."""
     each = [
         f"""
         SELECT kind, wake_at FROM (

@@ -110,7 +110,7 @@ async def name_in_answer(
 async def asked_at(
     db: Handle, *, workspace_id: str, contact_id: str, channel: str, topic_id: str
 ) -> datetime | None:
-    """When the contact was last asked to confirm that they want the topic."""
+    """Find when the contact was last asked to confirm that they want the topic."""
     moment: datetime | None = await db.fetch_value(
         """
         SELECT at FROM consent_events

@@ -87,7 +87,7 @@ class Match:
 
 
 async def found(db: Handle, kind: str, wanted: Sequence[tuple[str, str, str]]) -> list[Match]:
-    """For each workspace, field and value. Looked up one by one for the reason above."""
+    """Find contacts by workspace, field and value. Looked up one by one for the reason above."""
     return await db.fetch_all_as(
         Match,
         f"""
@@ -138,8 +138,7 @@ ELEMENTS = ", ".join(f"given.{name}" for name in GIVEN)
 
 
 async def locked(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Contact]:
-    """In the order of their ids, so that two batches that share contacts do not wait for each
-    other."""
+    """Lock contacts in the order of their ids, so that batches that share some do not deadlock."""
     return await db.fetch_all_as(
         Contact,
         f"""

@@ -127,7 +127,8 @@ async def page_by_sorting(
 
 
 async def tag_names(db: Handle, *, workspace_id: str, after: str | None, limit: int) -> list[str]:
-    """In alphabetical order: one look into the index for each, however many contacts have it."""
+    """Read tags in alphabetical order: one look into the index for each, however many contacts have
+    it."""
     return await db.fetch_values(
         """
         WITH RECURSIVE names (tag, n) AS (

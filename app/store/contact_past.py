@@ -95,7 +95,7 @@ async def messages(db: Handle, *, workspace_id: str, contact_ids: Of) -> list[Ne
 
 
 async def runs(db: Handle, *, workspace_id: str, contact_ids: Of) -> list[Newest[PastRun]]:
-    """Without those that were not let in."""
+    """Read the newest runs of contacts, without those that were not let in."""
     found = await db.fetch_each(
         """
         SELECT status, definition_id FROM runs

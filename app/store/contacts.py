@@ -309,7 +309,7 @@ async def add_fields(
 async def with_fields(
     db: Handle, *, workspace_id: str, names: Sequence[str], values: Sequence[str]
 ) -> set[tuple[str, str]]:
-    """Which of the metadata fields have which of the values, in any contact."""
+    """Find which of the metadata fields have which of the values, in any contact."""
     rows = await db.fetch_tuples(
         """
         SELECT DISTINCT name, value FROM contact_fields

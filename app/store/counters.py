@@ -16,7 +16,8 @@ ADD_UP_SECONDS = 5.0
 
 
 async def add(db: Handle, amounts: Mapping[tuple[str, str], float]) -> None:
-    """By name and labels; in one order, so that two processes do not wait for each other."""
+    """Add amounts by name and labels; in one order, so that two processes do not wait for each
+    other."""
     await db.execute_many(
         """
         INSERT INTO counters (name, labels, value)
@@ -46,7 +47,7 @@ async def add_up_for_ever(database: Database, metrics: Metrics) -> None:
 
 
 async def add_up(database: Database, metrics: Metrics) -> None:
-    """To the sums in the database; later, when it does not answer now."""
+    """Add the counted figures to the sums in the database; later, when it does not answer now."""
     taken = metrics.take()
     if not taken:
         return

@@ -8,7 +8,7 @@ FIRST = "dk_1"
 
 
 async def load(db: Handle) -> bytes | None:
-    """Before the first process has booted there is none."""
+    """Load the wrapped data key; before the first process has booted there is none."""
     stored: bytes | None = await db.fetch_value(
         "SELECT wrapped FROM data_keys WHERE id = :id", id=FIRST
     )

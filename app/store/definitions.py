@@ -263,8 +263,8 @@ MOST_NAMED = 10_000
 
 
 async def named(db: Handle, *, workspace_id: str, ids: Sequence[str] = ()) -> list[NamedDefinition]:
-    """These, and all that are not archived; of more than there may be, the oldest that came from no
-    file."""
+    """Read these definitions and all that are not archived; of too many, the oldest that came from
+    no file."""
     return await db.fetch_all_as(
         NamedDefinition,
         f"""
@@ -287,7 +287,8 @@ class Filed:
 
 
 async def filed(db: Handle, *, workspace_id: str, id: str) -> Filed:
-    """Both None of what came from no file."""
+    """Read a definition's name in files and the rest of its file; both None when it came from
+    none."""
     found = await db.fetch_one_as(
         Filed,
         "SELECT key, beside FROM definitions WHERE workspace_id = :workspace_id AND id = :id",
@@ -403,7 +404,7 @@ async def ending(
 
 
 async def lock_ending(db: Handle, *, workspace_id: str, id: str) -> bool:
-    """For whoever ends its runs; False when another does, or they have ended."""
+    """Lock a definition for whoever ends its runs; False when another does, or they have ended."""
     locked = await db.fetch_value(
         """
         SELECT id FROM definitions
@@ -417,7 +418,7 @@ async def lock_ending(db: Handle, *, workspace_id: str, id: str) -> bool:
 
 
 async def clear_ending(db: Handle, *, workspace_id: str, id: str) -> None:
-    """When no run of it is left."""
+    """Record that the ending of a definition's runs is done, when no run of it is left."""
     await db.execute(
         """
         UPDATE definitions SET ending = FALSE

@@ -106,7 +106,8 @@ async def move_attempt(
     ending: Ending,
     by_provider: bool,
 ) -> None:
-    """Whatever a provider tells of, it had accepted. When that was, nobody else can know."""
+    """Move an attempt to its ending. Whatever a provider reports, it had accepted. When that was,
+    nobody else can know."""
     await db.execute(
         """
         UPDATE delivery_attempts
@@ -146,8 +147,8 @@ async def move_message(
     id: str,
     ending: Ending,
 ) -> None:
-    """There is nothing left to do for it, and who has a claim loses it. Its attempt has moved
-    before; an older one may arrive still."""
+    """Move a message to its ending: nothing is left to do, and who has a claim loses it. Its
+    attempt has moved before; an older one may arrive still."""
     moved = await db.returning_as(
         Changed,
         f"""

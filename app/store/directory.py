@@ -1,4 +1,4 @@
-"""Which workspace a token, a key or a customer belongs to, and which row there.
+"""Directory of the workspace that a token, a key or a customer belongs to, and the row there.
 
 Read before anything of the workspace, so that the next statement can name it.
 """
@@ -39,8 +39,8 @@ async def find_one(db: Handle, kind: Kind, *, key: str) -> Place | None:
 
 
 async def put(db: Handle, kind: Kind, *, workspace_id: str, id: str, key: str | None) -> None:
-    """In place of the key that the row had before; None leaves it without one. In the transaction
-    that changes the row. Raises errors.Duplicate when another row has the key."""
+    """Put a key in place of the one that the row had before; None leaves it without one. In the
+    transaction that changes the row. Raises errors.Duplicate when another row has the key."""
     await delete(db, kind, workspace_id=workspace_id, ids=[id])
     if key is not None:
         await db.execute(

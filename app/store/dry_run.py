@@ -48,7 +48,7 @@ class DryRunContacts:
     def weight(
         self, *, email_keys: Sequence[str], phones: Sequence[str], ids: Sequence[str]
     ) -> int:
-        """How many characters those are written with."""
+        """Count the characters that those contacts are written with."""
         return sum(self._read(WEIGHED, email_keys, phones, ids).values())
 
     def _read(self, each: Sequence[str], *given: Sequence[str]) -> dict[str, Any]:

@@ -174,9 +174,10 @@ async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
 
 
 async def set_failing(db: Handle, *, workspace_id: str, id: str, url: str, failing: bool) -> None:
-    """Since now, unless it was failing before; or not any more. Nothing is written where it was so
-    before, for all that is on its way to an endpoint meets here, nor where it has another URL by
-    now. It is no change of a member's and no revision: the tag tells it beside that."""
+    """Record that an endpoint is failing since now, unless it was before; or not any more. Nothing
+    is written where it was so before, for all that is on its way to an endpoint meets here, nor
+    where it has another URL by now. It is no change of a member's and no revision: the tag shows it
+    beside that."""
     await db.execute(
         """
         UPDATE event_endpoints SET failing_since = CASE WHEN :failing THEN :now END
@@ -199,8 +200,9 @@ async def disable(
     reason: str,
     failing_since: datetime | None = None,
 ) -> bool:
-    """Unless it was disabled before, for whatever reason, has another URL by now, or is not failing
-    since this time any more, if one is given: it has accepted something meanwhile."""
+    """Disable an endpoint, unless it was before, for whatever reason, or has another URL by now.
+    Nor if it is not failing since `failing_since` any more, if that is given: it has accepted
+    something meanwhile."""
     disabled = await db.fetch_value(
         """
         UPDATE event_endpoints

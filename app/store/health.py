@@ -21,7 +21,7 @@ MOST_CONNECTIONS = """
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How many jobs are due, up to ENOUGH, and since when the oldest."""
+    """Number of jobs that are due, up to ENOUGH, and since when the oldest."""
 
     count: int
     oldest_at: datetime | None
@@ -45,15 +45,16 @@ async def due(db: Handle, kind: Kind) -> Backlog:
 
 
 async def overdue(db: Handle, kind: Kind, *, workspace_id: str, late: datetime) -> int:
-    """How many jobs of a workspace have been due since `late`, up to ENOUGH."""
+    """Count the jobs of a workspace that have been due since `late`, up to ENOUGH."""
     sql = """SELECT 1 AS one FROM jobs
              WHERE kind = :kind AND workspace_id = :workspace_id AND wake_at < :late"""
     return await db.count(sql, most=ENOUGH, kind=kind, workspace_id=workspace_id, late=late)
 
 
 async def most_connections(db: Handle) -> int:
-    """That PostgreSQL takes from our role in our database, which is no superuser; of a sharded one
-    the coordinator, or the node that takes the fewest."""
+    """Read how many connections PostgreSQL takes from our role in our database, which is no
+    superuser. Of a sharded one that is the coordinator's number, or that of the node that takes the
+    fewest."""
     found = [await db.fetch_value(MOST_CONNECTIONS)]
     if db.is_sharded:
         found += await db.fetch_values(
@@ -64,13 +65,13 @@ async def most_connections(db: Handle) -> int:
 
 
 async def unknown_deliveries(db: Handle) -> int:
-    """Up to ENOUGH."""
+    """Count the messages of unknown outcome, up to ENOUGH."""
     sql = "SELECT id FROM messages WHERE status = 'UNKNOWN' ORDER BY id"
     return await db.count(sql, most=ENOUGH)
 
 
 async def given_up(db: Handle) -> int:
-    """How many segments, dates and schedules are set aside, up to ENOUGH: those that their
-    workspaces are told of (segments.given_up)."""
+    """Count the segments, dates and schedules that are set aside, up to ENOUGH. These are those
+    that their workspaces are told of (segments.given_up)."""
     sql = "SELECT 1 AS one FROM segments WHERE reason_code IS NOT NULL AND missed IS NULL"
     return await db.count(sql, most=ENOUGH)

@@ -1,4 +1,4 @@
-"""From where on looks read the queue, and how often they scan it: not past all that has ended."""
+"""Bounds of looks into the queue: where they begin and how often, not past all that has ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(slots=True)
 class Pace:
-    """How often workspaces are scanned, which reads past whatever has ended. While any transaction
+    """Pace of the scans for workspaces, which read past whatever has ended. While any transaction
     stays open, whoever's, no job that has ended leaves the indexes: their beginning grows, and
     takes longer to read by the second. So it is done more seldom then."""
 
@@ -24,7 +24,8 @@ class Pace:
     _took: float = 0.0  # seconds
 
     def begin(self) -> bool:
-        """Whether it may be done now: in at most SCAN_SHARE of the time."""
+        """Begin a scan if it may be done now, in at most SCAN_SHARE of the time; returns whether it
+        may."""
         pause = min(self._took / SCAN_SHARE, LONGEST_PAUSE_SECONDS)
         is_due = time.monotonic() - self._began > pause
         if is_due:
@@ -37,15 +38,16 @@ class Pace:
 
 @dataclass(slots=True)
 class Horizon:
-    """How far back due jobs are looked for: each look begins where the one before it found the
-    oldest, and now and then at the beginning, for jobs that were made due further back."""
+    """Horizon behind which due jobs are not looked for. Each look begins where the one before it
+    found the oldest, and now and then at the beginning, for jobs that were made due further
+    back."""
 
     since: datetime = BEGINNING
     _whole_at: float = -math.inf  # when the last look from the beginning was, likewise
 
     def look(self) -> datetime:
-        """From where to look now. A look from the beginning that fails, because it takes too long,
-        leaves the others where they were."""
+        """Find from where to look now. A look from the beginning that fails, because it takes too
+        long, leaves the others where they were."""
         if time.monotonic() - self._whole_at > WHOLE_SECONDS:
             self._whole_at = time.monotonic()
             return BEGINNING

@@ -10,7 +10,7 @@ from app.database.handle import lock_number
 
 
 async def lock(db: Handle, *, id: bytes) -> bool:
-    """Until the transaction ends; False while another is still answering the same request.
+    """Lock a key until the transaction ends; False while another is still answering the request.
 
     Nobody waits: the copies of one slow request must not use up the connections of all others.
     """
@@ -47,8 +47,8 @@ async def insert(
     answer: bytes,
     expires_at: datetime,
 ) -> None:
-    """In the place of an expired one. A living one fails the transaction: it should have been
-    found, and its effect must not happen twice."""
+    """Insert an answer, in the place of an expired one. A living one fails the transaction: it
+    should have been found, and its effect must not happen twice."""
     await db.returning(
         """
         INSERT INTO idempotency_keys (workspace_id, id, asked, only_for, about, answer, expires_at)

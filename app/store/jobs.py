@@ -375,5 +375,5 @@ async def release(db: Handle, job: Job, *, pause_seconds: float = 0, is_begun: b
 
 
 def drawn_token() -> int:
-    """Never 0, which nobody's claim has."""
+    """Draw a random fencing token, never 0, which nobody's claim has."""
     return secrets.randbits(63) or 1

@@ -18,8 +18,8 @@ BOUNDS = {"id_from": ">=", "id_until": "<", "before": "<"}
 
 
 class Page(WorkspaceKey):
-    """At most `limit` rows that the filters let through; those behind `before`, the id that the
-    last page ended on."""
+    """Parameters of a page: at most `limit` rows that the filters let through. `before` is the id
+    that the last page ended on."""
 
     filters: Mapping[str, object]
     before: str | None

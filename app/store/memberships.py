@@ -55,7 +55,8 @@ async def insert(db: Handle, *, workspace_id: str, id: str, user_id: str, role: 
 
 
 async def workspace(db: Handle, *, user_id: str, workspace_id: str | None) -> Workspace | None:
-    """This workspace if the user belongs to it; without an id the one of the oldest membership."""
+    """Read this workspace if the user belongs to it; without an id that of the oldest
+    membership."""
     return await db.fetch_one_as(
         Workspace,
         f"""
@@ -81,7 +82,7 @@ async def workspace_ids(db: Handle, *, user_id: str) -> list[str]:
 
 
 async def has_email(db: Handle, *, workspace_id: str, email_key: str) -> bool:
-    """Whether it is a member's address, and was shown to be."""
+    """Return whether the address is a member's, and was shown to be."""
     found = await db.fetch_value(
         """
         SELECT m.id

@@ -46,7 +46,7 @@ SENT_AT = """CASE WHEN CAST(:status AS TEXT)
 
 @dataclass(frozen=True, slots=True)
 class MessageOutcome:
-    """How a message ended, the number of its newest attempt, and that one's history."""
+    """Outcome of a message, the number of its newest attempt, and that one's history."""
 
     status: str
     reason_code: str | None
@@ -195,9 +195,10 @@ async def take(
     limit: int,
     since: datetime,
 ) -> bool:
-    """Whether the message of a locked contact may leave, for fewer than `limit` of marketing have
-    left to them since then, on the channel if one is named; it counts from then on. One statement:
-    of two messages in one transaction the second must see the first."""
+    """Take a message of a locked contact; returns whether it may leave. It may if fewer than
+    `limit` of marketing have left to the contact since then, on the channel if one is named; it
+    counts from then on. One statement: of two messages in one transaction the second must see the
+    first."""
     taken = await db.fetch_value(
         """
         UPDATE messages SET intended_at = :now
@@ -545,8 +546,8 @@ CLAUSES = {
 
 
 async def stop(db: Handle, *, workspace_id: str, limit: int) -> bool:
-    """Whatever is due or will be, up to `limit`, is never sent; who has a claim loses it. False
-    when nothing is left."""
+    """Stop up to `limit` messages that are due or will be; who has a claim loses it. False when
+    none is left."""
     stopped = await db.fetch_values(
         """
         DELETE FROM jobs

@@ -147,7 +147,7 @@ async def chain(db: Handle, *, workspace_id: str, id: str) -> tuple[int, str]:
 
 
 async def started_by_root(db: Handle, *, workspace_id: str, root: str, most: int) -> int:
-    """How many runs the chain that began with this one has started, up to `most`. Those that did
-    not come back by a webhook are of one contact: while it is locked, nobody else starts any."""
+    """Count the runs that the chain of this root has started, up to `most`. Those that did not come
+    back by a webhook are of one contact: while it is locked, nobody else starts any."""
     sql = "SELECT id FROM runs WHERE workspace_id = :workspace_id AND root = :root"
     return await db.count(sql, most=most, workspace_id=workspace_id, root=root)

@@ -166,7 +166,7 @@ async def settle(
 
 
 async def delete_unfinished(db: Handle, *, workspace_id: str, id: str) -> None:
-    """For whoever holds its job: its endpoint is gone."""
+    """Delete an unfinished attempt whose endpoint is gone; the caller holds its job."""
     await db.execute(
         """
         DELETE FROM event_attempts

@@ -39,8 +39,8 @@ async def by_ids(db: Handle, pairs: Sequence[tuple[str, bytes]]) -> list[Receipt
 
 
 async def insert_many(db: Handle, receipts: Sequence[Receipt], *, expires_at: datetime) -> int:
-    """How many; an expired one is taken over, a living one is left. They come sorted, so that two
-    batches with the same keys do not wait for each other in a circle."""
+    """Insert receipts; returns how many. An expired one is taken over, a living one is left. They
+    come sorted, so that two batches with the same keys do not wait for each other in a circle."""
     rows = await db.fetch_all(
         """
         INSERT INTO receipts (workspace_id, id, run_id, contact_id, expires_at)

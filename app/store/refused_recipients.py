@@ -15,7 +15,7 @@ WINDOW = timedelta(minutes=MINUTES)
 
 
 async def lock(db: Handle, *, workspace_id: str, channel: str, provider: str) -> None:
-    """Until the transaction ends nobody else judges what this provider refuses."""
+    """Lock the judgement of what this provider refuses, until the transaction ends."""
     await db.lock_name("|".join(("recipients", workspace_id, channel, provider)))
 
 
@@ -107,7 +107,7 @@ async def insert(
     provider: str,
     message_id: str,
 ) -> None:
-    """And forget those that are too old to be undone."""
+    """Insert a refusal, and forget those that are too old to be undone."""
     key: CircuitKey = {"workspace_id": workspace_id, "channel": channel, "provider": provider}
     await db.execute(
         """
@@ -186,7 +186,7 @@ async def delete(db: Handle, *, workspace_id: str, suppression_id: str) -> None:
 
 
 async def is_refusing(db: Handle, *, workspace_id: str, channel: str, provider: str) -> bool:
-    """Whether the provider's circuit is open because it refused too many."""
+    """Return whether the provider's circuit is open because it refused too many."""
     return bool(
         await db.fetch_value(
             """

@@ -88,7 +88,8 @@ async def next_workspaces(db: Handle, after: str, *, limit: int) -> list[Keeping
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """So many rows; and by table the id up to which it was looked at, whatever was kept."""
+    """Number of deleted rows; and by table the id up to which it was looked at, whatever was
+    kept."""
 
     rows: int
     up_to: Mapping[str, str]
@@ -116,7 +117,7 @@ async def delete_old(
 
 
 async def _delete_runs(db: Handle, workspace_id: str, moment: datetime, limit: int) -> int:
-    """With their steps."""
+    """Delete the oldest finished runs with their steps."""
     deleted = await db.fetch_tuples(
         """
         WITH oldest AS MATERIALIZED (

@@ -63,7 +63,7 @@ async def record(db: Handle, *, workspace_id: str, run_id: str, steps: Iterable[
 
 @dataclass(frozen=True, slots=True)
 class NodeCounts:
-    """How many runs wait at a node, and how many visits passed it."""
+    """Number of runs that wait at a node, and of visits that passed it."""
 
     node_id: str
     here: int
@@ -108,7 +108,7 @@ async def of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[RunStep]
 
 
 async def counts_of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[NodeCounts]:
-    """For each node that the run has visited."""
+    """Count for each node that the run has visited."""
     return await db.fetch_all_as(
         NodeCounts,
         """
@@ -127,7 +127,7 @@ async def counts_of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[N
 async def counts(
     db: Handle, *, workspace_id: str, definition_id: str, most: int
 ) -> list[NodeCounts]:
-    """For each node that the newest `most` runs have visited."""
+    """Count for each node that the newest `most` runs have visited."""
     return await db.fetch_all_as(
         NodeCounts,
         """

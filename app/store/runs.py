@@ -51,8 +51,8 @@ class KnownRun:
 
 
 async def known(db: Handle, pairs: Sequence[tuple[str, str]]) -> dict[str, KnownRun]:
-    """Which of these runs exist, by workspace and id. Each is looked up by itself, with a limit:
-    joined, a plan that was made while there were few reads all that there are."""
+    """Find which of these runs exist, by workspace and id. Each is looked up by itself, with a
+    limit: joined, a plan that was made while there were few reads all that there are."""
     found = await db.fetch_each(
         """
         SELECT id, contact_id, octet_length(COALESCE(state, '')) AS state_bytes
@@ -358,7 +358,7 @@ async def bodies(
 async def statuses(
     db: Handle, *, workspace_id: str, definition_id: str, most: int
 ) -> dict[str, int]:
-    """How many of the newest `most` runs have which status, without those that were not let in."""
+    """Count the newest `most` runs by status, without those that were not let in."""
     rows = await db.fetch_tuples(
         """
         SELECT status, COUNT(*) AS count
@@ -380,7 +380,7 @@ async def statuses(
 async def unfinished_by_version(
     db: Handle, *, workspace_id: str, definition_id: str, most: int
 ) -> dict[int, int]:
-    """How many of the newest `most` unfinished runs walk which version."""
+    """Count the newest `most` unfinished runs by the version that they walk."""
     rows = await db.fetch_tuples(
         """
         SELECT version, COUNT(*) AS count
@@ -426,7 +426,7 @@ async def page(
 async def _page_by_messages(
     db: Handle, workspace_id: str, filters: Mapping[str, object], before: str | None, limit: int
 ) -> list[Run]:
-    """Along an index in the order of the page; of several messages of a run the last one."""
+    """Read a page along an index in its order; of several messages of a run the last one."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before, "m.run_id")
     return await db.fetch_all_as(
         Run,

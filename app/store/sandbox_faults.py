@@ -28,7 +28,7 @@ COLUMNS = columns(SandboxFault)
 async def insert(
     db: Handle, *, workspace_id: str, id: str, kind: str, channel: str | None, count: int
 ) -> SandboxFault:
-    """Behind those that are there already; those that are used up go."""
+    """Insert a fault behind those that are there already; those that are used up go."""
     await db.execute(
         "DELETE FROM sandbox_faults WHERE workspace_id = :workspace_id AND remaining = 0",
         workspace_id=workspace_id,
@@ -49,7 +49,7 @@ async def insert(
 
 
 async def waiting(db: Handle, *, workspace_id: str) -> int:
-    """How many are not used up."""
+    """Count the faults that are not used up."""
     return int(
         await db.fetch_value(
             """

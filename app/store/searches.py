@@ -28,9 +28,9 @@ SOME = 20_000
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> tuple[list[Contact], str | None]:
-    """Like contact_lists.page, and perhaps with `q` and `q_phone`: what an email or a name begins
-    with, and what a phone number does; or with `ids`, of those alone. A page that is shorter than
-    `limit` may not be the last: then the second is the id below which the next one goes on."""
+    """Read a page like contact_lists.page, perhaps with `q` and `q_phone`, or of `ids` alone. These
+    are what an email or a name begins with, and what a phone number does. A page that is shorter
+    than `limit` may not be the last: then the second is the id below which the next one goes on."""
     if filters.keys().isdisjoint({"q", "updated_after", "ids"}):
         return await contact_lists.page(
             db, workspace_id=workspace_id, filters=filters, before=before, limit=limit
@@ -103,7 +103,7 @@ async def _few(db: Handle, workspace_id: str, q: Mapping[str, str | None]) -> li
 
 
 async def _more_changed(db: Handle, workspace_id: str, updated_after: datetime, most: int) -> bool:
-    """Whether more than that many were changed since."""
+    """Return whether more than that many contacts were changed since."""
     beyond = await db.fetch_value(
         """
         SELECT c.id FROM contacts c
@@ -121,7 +121,8 @@ async def _more_changed(db: Handle, workspace_id: str, updated_after: datetime, 
 async def _reached(
     db: Handle, workspace_id: str, filters: Mapping[str, Any], before: str | None, walk: int
 ) -> str | None:
-    """How far a page looks: the id of the last of so many, or None when there are not so many."""
+    """Find how far a page looks: the id of the last of so many, or None when there are not so
+    many."""
     lead = next((name for name in LEADS if name in filters), None)
     table, clauses = LEADS[lead] if lead else ("", {})
     along = {name: filters[name] for name in (*clauses, *keyset.BOUNDS) if name in filters}

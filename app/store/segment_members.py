@@ -132,7 +132,7 @@ async def count_changes(db: Handle, *, workspace_id: str, amounts: Mapping[str, 
 
 
 async def counts(db: Handle, *, workspace_id: str) -> dict[str, int]:
-    """How many members each segment has."""
+    """Count the members of each segment."""
     return await usage.used_by_period(db, workspace_id=workspace_id, meter=METER)
 
 
@@ -394,7 +394,7 @@ async def forget_times(
 
 
 async def next_due(db: Handle, *, workspace_id: str, segment_id: str) -> datetime | None:
-    """When the segment's job has work again: now for whom is touched already."""
+    """Find when the segment's job has work again: now for whom is touched already."""
     next_at: datetime | None = await db.fetch_value(
         """
         SELECT next_at FROM segment_members

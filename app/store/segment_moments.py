@@ -1,5 +1,5 @@
-"""When time alone may change the answer of a filter, as SQL over contacts `c` of :workspace_id:
-what machine/segment_changes.next_flip says of one."""
+"""Moments at which time alone may change the answer of a filter, as SQL over contacts. The contacts
+`c` are of :workspace_id, and it says what machine/segment_changes.next_flip says of one."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _Moments:
                         {rows}{fence}) AS t{fence}) AS m)"""
 
     def _flip(self, moment: str, within: timedelta | None) -> str:
-        """When it enters or leaves the window that ends now."""
+        """Write when a moment enters or leaves the window that ends now."""
         clause, left = self.clause, (within or timedelta(0)) + TICK
         now, since = clause.bind(clause.now), clause.bind(clause.now - left)
         after = texts.later(clause.engine, moment, clause.bind(left // timedelta(microseconds=1)))

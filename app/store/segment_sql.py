@@ -68,7 +68,7 @@ class Clause:
     values: dict[str, Any] = field(default_factory=dict)
 
     def fitting(self, part: Condition) -> Fitting:
-        """With the values that are left of it: what can never be so is left out."""
+        """Write a part with the values that are left of it: what can never be so is left out."""
         sql = self.sql(part)
         used = {name: self.values[name] for name in _BOUND.findall(sql)}
         return Fitting(sql, used)

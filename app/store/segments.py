@@ -44,11 +44,11 @@ class Segment:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it holds for good who is in it."""
+        """True where it is settled for good who is in the segment."""
         return self.kind == "frozen" and self.state == "filled"
 
     def is_unjudged(self, contact_id: str) -> bool:
-        """Whether the fill has still to come to the contact."""
+        """Return whether the fill has still to come to the contact."""
         return self.state == "filling" and self.filled_up_to < contact_id <= self.fill_to
 
 
@@ -57,8 +57,8 @@ WEIGHT = Weight("octet_length(newest.filter)", {"filter": "TEXT"})  # each of up
 
 
 async def lock(db: Handle, *, workspace_id: str) -> None:
-    """Until the transaction ends nobody else changes a segment of the workspace: what they name of
-    one another stays as it is."""
+    """Lock the segments of the workspace until the transaction ends. Nobody else changes one: what
+    they name of one another stays as it is."""
     await db.lock_name(f"segments|{workspace_id}")
 
 
@@ -73,7 +73,7 @@ async def insert(
     starts: bool,
     fill_to: str,
 ) -> Segment:
-    """To be filled by its job."""
+    """Insert a segment, to be filled by its job."""
     return await db.returning_as(
         Segment,
         f"""
@@ -235,7 +235,7 @@ async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
 
 
 async def by_id(db: Handle, *, workspace_id: str, id: str) -> Segment | None:
-    """In whatever state."""
+    """Read a segment in whatever state."""
     return await db.fetch_one_as(
         Segment,
         f"SELECT {COLUMNS} FROM segments WHERE workspace_id = :workspace_id AND id = :id",
@@ -358,7 +358,8 @@ SUMS = ", ".join(map(_sums, ADDRESSES))
 
 
 async def reached(db: Handle, *, workspace_id: str, before: str | None, walk: int) -> str | None:
-    """How far so many contacts lead: the id of the last, or None when there are not so many."""
+    """Find how far so many contacts lead: the id of the last, or None when there are not so
+    many."""
     narrowed, values = keyset.narrowed({}, {}, before)
     id: str | None = await db.fetch_value(
         f"""
@@ -377,7 +378,7 @@ async def reached(db: Handle, *, workspace_id: str, before: str | None, walk: in
 async def count(
     db: Handle, fitting: Fitting, *, workspace_id: str, since: str | None, before: str | None
 ) -> tuple[int, dict[tuple[str, str], int]]:
-    """How many contacts from one id up to another fit, and how many by channel and reason."""
+    """Count the fitting contacts from one id up to another, and those by channel and reason."""
     narrowed, values = _between(since, before)
     [(total, *sums)] = await db.fetch_tuples(
         f"""

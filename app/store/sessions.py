@@ -129,7 +129,7 @@ async def renewed(
 
 
 async def expiry(db: Handle, *, workspace_id: str, id: str) -> datetime | None:
-    """When the session will be over; None when it is."""
+    """Find when the session will be over; None when it is."""
     expires_at: datetime | None = await db.fetch_value(
         """
         SELECT expires_at FROM sessions

@@ -94,8 +94,8 @@ async def _by_domain(db: Handle, domain: str) -> SignInDomain | None:
 
 
 async def _is_live(db: Handle, row: SignInDomain) -> bool:
-    """Whether its workspace is open, and who claimed it an owner whose address is verified: asked
-    by itself, as the claim is in no workspace's shard."""
+    """Return whether the domain's workspace is open, and a verified owner of it claimed the domain.
+    Asked by itself, as the claim is in no workspace's shard."""
     found = await db.fetch_value(
         """
         SELECT w.id FROM workspaces w

@@ -31,7 +31,7 @@ COLUMNS = columns(Suppression)
 
 
 async def lock(db: Handle, *address_hashes: str) -> None:
-    """Until the transaction ends: whoever sends to one of them, or says that nobody may, waits."""
+    """Lock addresses until the transaction ends: whoever sends to one, or suppresses it, waits."""
     if address_hashes:
         await db.lock(*(lock_number(bytes.fromhex(one)) for one in address_hashes))
 
@@ -167,7 +167,8 @@ async def lift(
 
 
 async def forget(db: Handle, *, workspace_id: str, address_hashes: Sequence[str]) -> list[str]:
-    """They still hold, and nobody can read for whom; their ids."""
+    """Forget addresses, whose suppressions still hold: nobody can read for whom. Returns their
+    ids."""
     forgotten = await db.fetch_values(
         """
         UPDATE suppressions SET address = NULL
@@ -265,7 +266,7 @@ CLAUSES = {
 
 
 async def count_soft_bounce(db: Handle, *, workspace_id: str, address_hash: str) -> int:
-    """How many there have been in a row, this one included."""
+    """Count a soft bounce; returns how many there have been in a row, this one included."""
     bounces: int = await db.fetch_value(
         """
         INSERT INTO soft_bounces (workspace_id, address_hash, bounces)

@@ -141,7 +141,7 @@ async def locked(db: Handle, *, workspace_id: str, id: str) -> Template | None:
 
 
 async def lock(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> None:
-    """Until the transaction ends nobody changes or deletes those that exist."""
+    """Lock templates until the transaction ends: nobody changes or deletes those that exist."""
     await db.fetch_all(
         """
         SELECT id FROM templates
@@ -190,7 +190,7 @@ async def named(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> dict[st
 
 
 async def keyed(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[KeyedTemplate]:
-    """These, and all others of the workspace; of more than there may be, the oldest that came from
+    """Read these templates and all others of the workspace; of too many, the oldest that came from
     no file."""
     return await db.fetch_all_as(
         KeyedTemplate,
@@ -251,7 +251,7 @@ async def _contents(
 
 
 async def lock_for_change(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> None:
-    """Until the transaction ends nobody else changes or deletes those that exist."""
+    """Lock templates until the transaction ends, to change them oneself; nobody else does."""
     await db.fetch_all(
         """
         SELECT id FROM templates

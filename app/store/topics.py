@@ -31,7 +31,8 @@ COLUMNS = columns(Topic)
 
 
 async def lock(db: Handle, *, workspace_id: str) -> None:
-    """Until the transaction ends nobody else makes or changes a topic of the workspace."""
+    """Lock the topics of the workspace until the transaction ends: nobody else makes or changes
+    one."""
     await db.lock_name(f"topics|{workspace_id}")
 
 

@@ -138,7 +138,7 @@ async def any_changes(db: Handle) -> bool:
 
 
 async def fold(db: Handle, *, limit: int) -> int:
-    """Up to `limit` changes become part of their totals; how many."""
+    """Fold up to `limit` changes into their totals; returns how many."""
     changes = await db.fetch_tuples(
         """
         DELETE FROM usage_changes

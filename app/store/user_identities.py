@@ -29,7 +29,7 @@ async def user(db: Handle, *, issuer: str, subject: str) -> str | None:
 
 
 async def is_linked(db: Handle, *, issuer: str, user_id: str) -> bool:
-    """Whether the user has a subject of this issuer."""
+    """Return whether the user has a subject of this issuer."""
     subject = await db.fetch_value(
         "SELECT subject FROM user_identities WHERE issuer = :issuer AND user_id = :user_id",
         issuer=issuer,

@@ -12,7 +12,7 @@ from app.store.invitations import OPEN
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """With the hash of the password, which leaves the store for its verification alone."""
+    """User with the hash of the password, which leaves the store for its verification alone."""
 
     id: str
     email: str

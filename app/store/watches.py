@@ -139,7 +139,7 @@ async def lock_of(db: Handle, *, workspace_id: str, definition_id: str) -> list[
 
 
 async def count_ended(db: Handle, *, workspace_id: str, definition_id: str) -> int:
-    """How many of the definition's watches have ended and are not through."""
+    """Count the definition's watches that have ended and are not through."""
     count: int = await db.fetch_value(
         """
         SELECT count(*) FROM segments
@@ -153,8 +153,8 @@ async def count_ended(db: Handle, *, workspace_id: str, definition_id: str) -> i
 
 
 async def is_given_up(db: Handle, *, workspace_id: str, definition_id: str) -> bool:
-    """Whether the definition's watch is set aside: its dates or times start nothing. COALESCE keeps
-    a planner from walking all that are."""
+    """Return whether the definition's watch is set aside: its dates or times start nothing.
+    COALESCE keeps a planner from walking all that are."""
     found = await db.fetch_value(
         """
         SELECT id FROM segments

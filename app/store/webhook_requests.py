@@ -123,7 +123,7 @@ async def page(
 
 @dataclass(frozen=True, slots=True)
 class RefusedRequests:
-    """How many requests to a definition were refused and are kept, up to ENOUGH."""
+    """Number of requests to a definition that were refused and are kept, up to ENOUGH."""
 
     definition_id: str
     name: str
@@ -194,7 +194,8 @@ async def definitions(db: Handle, after: tuple[str, str], *, limit: int) -> list
 async def delete_old(
     db: Handle, *, workspace_id: str, definition_id: str, limit: int, kept: int = KEPT
 ) -> int:
-    """How many: of a definition's, the oldest beyond the newest `kept` and beyond seven days."""
+    """Delete a definition's oldest requests, beyond the newest `kept` or seven days; returns how
+    many."""
     oldest_kept: str | None = await db.fetch_value(
         """
         SELECT id FROM webhook_requests

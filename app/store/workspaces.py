@@ -85,8 +85,8 @@ async def locked(db: Handle, *, id: str) -> Workspace | None:
 
 
 async def sending_paused(db: Handle, *, id: str) -> bool:
-    """By its members or the operator. Locked: nobody lets it send again until the transaction
-    ends."""
+    """Return whether its members or the operator have paused sending. Locked: nobody lets it send
+    again until the transaction ends."""
     paused = await db.fetch_value(
         "SELECT sending_paused OR suspended FROM workspaces WHERE id = :workspace_id FOR SHARE",
         workspace_id=id,
@@ -279,8 +279,8 @@ TABLES: Mapping[str, str] = {
 
 
 async def close(db: Handle, *, id: str) -> None:
-    """From the commit on nothing acts in it: without members no bearer is good, and without ACTIVE
-    definitions no event comes in and no run goes on."""
+    """Close a workspace: from the commit on nothing acts in it. Without members no bearer is good,
+    and without ACTIVE definitions no event comes in and no run goes on."""
     await db.execute("UPDATE workspaces SET deleted_at = :now WHERE id = :id", id=id)
     await db.execute("DELETE FROM memberships WHERE workspace_id = :id", id=id)
     await db.execute("DELETE FROM invitations WHERE workspace_id = :id", id=id)
@@ -306,7 +306,8 @@ async def closed(db: Handle, *, after: str = "", limit: int) -> list[str]:
 
 
 async def is_open(db: Handle, *, id: str) -> bool:
-    """Whether it is there and not closed; until the transaction ends nobody closes it."""
+    """Return whether the workspace is there and not closed; until the transaction ends nobody
+    closes it."""
     found = await db.fetch_value(
         "SELECT id FROM workspaces WHERE id = :workspace_id AND deleted_at IS NULL FOR SHARE",
         workspace_id=id,
@@ -315,8 +316,8 @@ async def is_open(db: Handle, *, id: str) -> bool:
 
 
 async def lock_closed(db: Handle, *, id: str) -> bool:
-    """For whoever removes its rows; False when another does. Nothing can be added to it meanwhile,
-    for that takes a share of this lock."""
+    """Lock a closed workspace for whoever removes its rows; False when another does. Nothing can be
+    added to it meanwhile, for that takes a share of this lock."""
     locked = await db.fetch_value(
         """
         SELECT id FROM workspaces
@@ -329,7 +330,7 @@ async def lock_closed(db: Handle, *, id: str) -> bool:
 
 
 async def delete_some(db: Handle, *, id: str, limit: int) -> bool:
-    """About `limit` rows of a closed workspace; when none is left, itself, and False.
+    """Delete about `limit` rows of a closed workspace; when none is left, itself, and return False.
 
     A range of keys and not a list: that is one walk along an index whatever a planner knows.
     """
