@@ -49,7 +49,7 @@ def verify(
 
 
 def is_recent(timestamp: str, now: datetime) -> bool:
-    """Whether it is a Unix time in seconds, and within the tolerance of now."""
+    """Return whether the timestamp is a Unix time in seconds, within the tolerance of now."""
     is_time = timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 12
     return is_time and abs(now.timestamp() - int(timestamp)) <= TOLERANCE_SECONDS
 

@@ -14,7 +14,7 @@ OWNER = r"[a-z]+_[0-9a-z]+"  # the workspace that a token was drawn for, before 
 
 
 def is_well_formed(text: str) -> bool:
-    """Whether it could be a token of the usual length."""
+    """Return whether the text could be a token of the usual length."""
     return re.fullmatch(PATTERN, text) is not None
 
 

@@ -64,7 +64,8 @@ class Vault:
         )
 
     def wrapped_by_first(self, wrapped: bytes) -> bool:
-        """Whether the other entries of SECRET_KEY may go, as far as the data key is concerned."""
+        """Return whether the data key opens with the first entry of SECRET_KEY alone, so that the
+        others may go as far as it is concerned."""
         try:
             _unseal(_derive(self._entries[0], "wrap"), wrapped, b"data key")
         except VaultError:
