@@ -16,8 +16,8 @@ ALIKE = {"application/json": "application/problem+json"}
 
 
 def acceptable(headers: Headers, media_type: str) -> bool:
-    """Whether the closest range that names it wants it. What cannot be understood excludes
-    nothing: an answer in another format than hoped for is better than none."""
+    """Return whether the closest range that names the media type wants it. What cannot be
+    understood excludes nothing: an answer in another format than hoped for is better than none."""
     ranges: dict[str, bool] = {}  # whether each is wanted at all; a weight of 0 says not (§12.4.2)
     for item in ",".join(headers.getlist("accept")).split(","):
         if match := RANGE.fullmatch(item):

@@ -75,6 +75,6 @@ class Hold:
         }
 
     def belongs_to(self, owner: str) -> None:
-        """To a workspace, or to whom the operator has given a URL. Before the first byte is
-        taken."""
+        """Share the hold with a workspace, or with whom the operator has given a URL, before the
+        first byte."""
         self.shares = {self.source: OF_ONE_ADDRESS, owner: OF_ONE_WORKSPACE}

@@ -176,8 +176,9 @@ class Call:
             return await self.asked.once(db, lambda: work(db))
 
     async def receive_body(self) -> bytes:
-        """For tx=None routes, which judge the head first; the wrapper awaits it for the others.
-        Raises Problem: 408 or 413, and those of `authorize` when the body came slowly."""
+        """Receive the body, in tx=None routes, which judge the head first; the wrapper does it for
+        the others. Raises Problem: 408 or 413, and those of `authorize` when the body came
+        slowly."""
         if self.received is None:
             started_at = time.monotonic()
             self.received = await body.received(self.request.receive)
@@ -215,7 +216,8 @@ class Call:
                 raise ClientDisconnect
 
     def expect_body(self, owner: str, max_bytes: int) -> None:
-        """For PUBLIC routes that know from the head whose the body is, and how long it may be."""
+        """Set the owner and greatest length of the body, in PUBLIC routes that know both from the
+        head."""
         allowance = self.request.state.allowance
         allowance.max_bytes = max_bytes
         allowance.hold.belongs_to(owner)
@@ -223,8 +225,8 @@ class Call:
     def stream_body(
         self, max_bytes: int, piece_seconds: float, all_seconds: float
     ) -> AsyncIterator[bytes]:
-        """For tx=None routes whose body may be larger than memory; the client may keep us waiting
-        so long for each piece, and for all of them. Raises Problem: 408 or 413."""
+        """Stream a body that may be larger than memory, in tx=None routes. The client may keep us
+        waiting so long for each piece, and for all of them. Raises Problem: 408 or 413."""
         self.request.state.allowance.widen(max_bytes, piece_seconds, all_seconds)
         return self.request.stream()
 

@@ -29,9 +29,10 @@ def _hashed(body: bytes) -> str:
 
 
 def matches(headers: Headers, current: str | None) -> bool:
-    """Whether If-Match and If-None-Match allow a change of what has the tag, or, with None, that it
-    is made: a weak tag promises too little for the one (§13.1.1), and enough for the other
-    (§13.1.2). What stands behind a revision is nothing that a change could overwrite."""
+    """Return whether If-Match and If-None-Match allow a change of what has the tag. With None,
+    whether they allow that it is made. A weak tag promises too little for the one (§13.1.1), and
+    enough for the other (§13.1.2). What stands behind a revision is nothing that a change could
+    overwrite."""
     wanted, unwanted = _wanted(headers, "if-match"), _wanted(headers, "if-none-match")
     if current is None:
         return wanted is None
@@ -47,7 +48,7 @@ def _revisions(tags: str) -> set[str]:
 
 
 def names_a_revision(headers: Headers) -> bool:
-    """Whether If-Match holds only for some revisions."""
+    """Return whether If-Match holds only for some revisions."""
     return _wanted(headers, "if-match") not in (None, "*")
 
 

@@ -117,7 +117,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- its life -------------------------------------------------------------------------------
 
     async def serve(self) -> None:
-        """Until the socket is closed."""
+        """Serve requests until the socket is closed."""
         transport = self._transport
         if transport is None:
             return
@@ -384,7 +384,7 @@ class Http1(H11Protocol):
         )
 
     async def _maybe_recycle(self) -> None:
-        """After an answer: wait for the next request, or close."""
+        """Wait for the next request after an answer, or close."""
         await self._close_stream()
         done = self.connection.our_state is h11.DONE and self.connection.their_state is h11.DONE
         if done and not self.context.terminated.is_set():

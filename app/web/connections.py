@@ -73,7 +73,8 @@ class Connections:
         return self._open
 
     def admit(self, new: Member) -> bool:
-        """Whether there is room for another one, which may have to be made."""
+        """Admit a connection if there is room, or some can be made; returns whether it was
+        admitted."""
         source = new.source
         if self._of_source[source] >= self._most_of_one:
             # One that opens them faster than it uses them is turned away: to accept them would
@@ -90,7 +91,7 @@ class Connections:
         return True
 
     def are_ahead(self) -> bool:
-        """Whether another process should take the next one."""
+        """Return whether another process should take the next connection."""
         return self._peers.is_ahead()
 
     def make_room(self) -> bool:
@@ -103,7 +104,7 @@ class Connections:
             one.phase = phase
 
     def leave(self, one: Member, cause: Cause) -> None:
-        """Once it is closed; a second time is nothing."""
+        """Remove a connection once it is closed; a second time does nothing."""
         if self._since[one.phase].pop(one, None) is None:
             return
         self._open -= 1

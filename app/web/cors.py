@@ -1,4 +1,4 @@
-"""Which pages of other sites may read our answers: those of CORS_ORIGINS, and no others.
+"""Access of other sites' pages to our answers: of those in CORS_ORIGINS, and of no others.
 
 A bearer is sent by the page itself, so there is no credentials mode, and a page that is not listed
 gets the same answer without the headers that would let it look (Fetch Standard §3.2).

@@ -53,9 +53,9 @@ CREDENTIAL = re.compile(
 
 @dataclass(slots=True)
 class Allowance:
-    """How large a body may be, and how long its client may take: for the whole of it; or, of a
-    stream, for each piece, and for all pieces together without what we take to handle them. A
-    handler that reads a stream widens its own before it reads."""
+    """Allowance of a body: its size, and how long its client may take. That is for the whole of it;
+    or, of a stream, for each piece, and for all pieces together without what we take to handle
+    them. A handler that reads a stream widens its own before it reads."""
 
     max_bytes: int
     seconds: float
@@ -341,8 +341,9 @@ def refuse_ambiguous(scope: Scope, headers: Headers) -> None:
 def client_address(
     client: tuple[str, int] | None, forwarded: Sequence[bytes], trusted_hops: int
 ) -> str:
-    """Behind proxies, the address that many from the right of the first X-Forwarded-For line: each
-    of them appended one, and what stands further left, or in other lines, anybody may have sent."""
+    """Find the client's address. Behind proxies it is that many from the right of the first
+    X-Forwarded-For line: each of them appended one, and what stands further left, or in other
+    lines, anybody may have sent."""
     entries = forwarded[0].decode("latin-1").split(",") if forwarded else []
     if 0 < trusted_hops <= len(entries):
         entry = entries[-trusted_hops]
@@ -353,8 +354,8 @@ def client_address(
 
 
 def client_scheme(forwarded: Sequence[bytes], trusted_hops: int) -> str:
-    """Behind proxies, the scheme that the client spoke; most of them replace the header, and some
-    append to it as to X-Forwarded-For."""
+    """Read the scheme that the client spoke, behind proxies. Most of them replace the header, and
+    some append to it as to X-Forwarded-For."""
     entries = forwarded[0].decode("latin-1").split(",") if forwarded else [""]
     return entries[-trusted_hops:][0].strip().lower()
 

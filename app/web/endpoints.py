@@ -83,21 +83,21 @@ class Endpoint:
 
     @property
     def refuses_body(self) -> bool:
-        """Whether a body, of which it takes none, is looked at. A GET's has no meaning at all
-        (RFC 9110 §9.3.1), and strangers send what they like."""
+        """True where the route takes no body and refuses one. A GET's has no meaning at all (RFC
+        9110 §9.3.1), and strangers send what they like."""
         return self.takes is None and self.method != "GET" and self.can != PUBLIC
 
     def judges_tag(self, shown: Endpoint | None) -> bool:
-        """Whether it changes what `shown`, the GET of its path, answers with a tag, or acts on
-        what has one elsewhere. The tag of a list is that of a page of it, and not of what is
-        changed there."""
+        """Return whether it changes what `shown`, the GET of its path, answers with a tag. So does
+        what acts on something that has one elsewhere. The tag of a list is that of a page of it,
+        and not of what is changed there."""
         changes = self.method in ("PUT", "PATCH", "DELETE")
         has_tag = shown is not None and shown.has_tag(200) and not shown.is_list
         return self.matches or (changes and has_tag)
 
     def has_tag(self, status: int) -> bool:
-        """Whether that answer has an entity tag. What is drawn of a resource changes with its
-        revision."""
+        """Return whether the answer of this status has an entity tag. What is drawn of a resource
+        changes with its revision."""
         content = self.gives.get(status)
         if isinstance(content, tuple):
             return all(media_type.startswith("image/") for media_type in content)
@@ -105,7 +105,7 @@ class Endpoint:
 
     @property
     def is_tagged(self) -> bool:
-        """Whether what it answers has an entity tag, even without a revision to make it of."""
+        """True where the answer has an entity tag, even without a revision to make it of."""
         content = self.gives.get(200)
         shows = self.method == "GET" and isinstance(content, type)
         return shows and ("{id}" in self.path or self.is_list)
@@ -117,8 +117,8 @@ class Endpoint:
 
     @property
     def takes_key(self) -> bool:
-        """Whether an Idempotency-Key counts. Not without a transaction to keep the answer in, and
-        not on /auth/: a copy must not be shown tokens, or be signed out twice."""
+        """True where an Idempotency-Key counts. It does not without a transaction to keep the
+        answer in, nor on /auth/: a copy must not be shown tokens, or be signed out twice."""
         member = self.can != PUBLIC and not self.path.startswith("/auth/")
         return self.method == "POST" and member and (self.tx is not None or self.concludes)
 
@@ -136,7 +136,7 @@ def post(
 
 
 def bare_post(path: str, handler: Bare, **more: Unpack[Declared]) -> Endpoint:
-    """For anybody: nothing of a request is looked at before its handler does."""
+    """Declare a POST for anybody: nothing of a request is looked at before its handler does."""
     return Endpoint("POST", path, handler, PUBLIC, None, is_bare=True, **more)
 
 

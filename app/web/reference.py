@@ -232,7 +232,7 @@ BOUNDS: Mapping[str, str] = {
 
 
 def _type(schema: Schema) -> str:
-    """In words, with a link to what has a name; HTML."""
+    """Write a schema's type in words, with a link to what has a name; HTML."""
     match schema:
         case {"$ref": _}:
             name = name_of(schema)

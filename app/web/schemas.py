@@ -45,7 +45,7 @@ def described(schema: Schema) -> WithJsonSchema:
 
 
 def referring(schema: Any) -> Any:
-    """With its references written as pydantic lets them pass."""
+    """Write the references of a schema in the form that pydantic lets pass."""
     match schema:
         case {"$ref": name, **rest}:
             return {COMPONENT: name, **rest}
@@ -70,7 +70,7 @@ def _resolved(schema: Any, place: str) -> Any:
 def _written(
     models: Collection[type[BaseModel]], place: str, *, active: bool
 ) -> tuple[dict[type[BaseModel], Schema], dict[str, Schema]]:
-    """By model the reference to it, and by name all that is referred to."""
+    """Write the schemas of models: by model its reference, and by name all that is referred to."""
     references, definitions = models_json_schema(
         [(model, "validation") for model in sorted(models, key=lambda model: model.__name__)],
         ref_template=place + "{model}",
@@ -258,7 +258,7 @@ def nullable(schema: Schema) -> Schema:
 
 
 def not_null(schema: Schema) -> Schema:
-    """For parameters, which are left out instead."""
+    """Remove null from the schema of a parameter, which is left out instead."""
     kept = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
     if "anyOf" not in schema:
         return schema

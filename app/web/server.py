@@ -108,7 +108,8 @@ async def serve(
 
 
 def _connections(settings: Settings, metrics: Metrics, peers: Peers) -> Connections:
-    """Behind proxies all connections come from these few addresses, which keep them for later."""
+    """Make the room for connections. Behind proxies all of them come from these few addresses,
+    which keep them for later."""
     most = most_connections(settings, descriptors.raise_limit())
     if settings.trusted_hops:
         return Connections(most, most, IDLE_SECONDS_OF_PROXIES, metrics, peers)
@@ -154,7 +155,7 @@ class _Acceptor:
                 return
 
     def _accept_one(self) -> bool:
-        """Whether there may be more that can be accepted now."""
+        """Accept a connection; returns whether there may be more that can be accepted now."""
         try:
             sock, address = self._listener.accept()
         except BlockingIOError:

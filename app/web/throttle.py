@@ -32,7 +32,7 @@ Found: TypeAlias = tuple[bytes, int, bytes]  # a tally, as the script tells it
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rule:
-    """At most `amount` hits of one key in any `seconds`."""
+    """Limit of at most `amount` hits of one key in any `seconds`."""
 
     name: str
     amount: int
@@ -136,7 +136,8 @@ class Throttle:
     key that this process alone has used up is refused without a trip."""
 
     def __init__(self, redis: Redis | None, *, trip_seconds: float = TRIP_SECONDS) -> None:
-        """Without Redis this process counts alone, which is exact while it is the only one."""
+        """Count hits in Redis; without it this process counts alone, exactly while it is the only
+        one."""
         self._local = _Local()
         self._refused: OrderedDict[tuple[Rule, str], float] = OrderedDict()  # by Redis, until when
         self._shared = None if redis is None else _Shared(redis, trip_seconds)
@@ -255,7 +256,7 @@ class _Shared:
         return hit.result
 
     async def forgive(self, rule: Rule, key: str) -> None:
-        """While Redis is silent the hit stays where it is, and ends with its window."""
+        """Forgive a hit; while Redis is silent it stays where it is, and ends with its window."""
         if self._silent:
             return
         with suppress(*SILENCE):
