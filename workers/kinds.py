@@ -17,7 +17,7 @@ from workers.pool import Act, WorkerPool
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """How jobs of a kind are done, and how many at a time: half of them for one workspace."""
+    """Function that does a kind of job, and how many at a time: half of them for one workspace."""
 
     act: Act
     concurrency: int

@@ -161,8 +161,8 @@ async def resume_parked(process: Process) -> None:
 
 
 async def delete_expired(process: Process) -> None:
-    """On a sharded database one process does it for all of them: there the rows that one deletes
-    are not passed over by the others."""
+    """Delete expired rows. On a sharded database one process does it for all of them: there the
+    rows that one deletes are not passed over by the others."""
     if process.database.is_sharded:
         async with process.database.write() as db:
             if not await sweeps.take(db, "expired", every=SWEPT_AGAIN):

@@ -67,7 +67,7 @@ class WorkerPool:
         self._closed = False
 
     def hint(self, pairs: Iterable[Pair] = ()) -> None:
-        """There is work, these rows among it. Returns at once.
+        """Report that there is work, these rows among it. Returns at once.
 
         Due rows are claimed until none is left, or no slot is free; then whenever one is freed.
         """
@@ -204,8 +204,8 @@ class WorkerPool:
         return claims, [pair for _, pair in queue[: min(free, SUSPECTS_TOGETHER.get(claims, 1))]]
 
     def _remember(self, suspects: Sequence[Job]) -> None:
-        """Until they can run apart; those that are too many stay due. No workspace has more than
-        leave room for as many of others."""
+        """Remember suspects until they can run apart; those that are too many stay due. No
+        workspace has more than leave room for as many of others."""
         kept = FairShare(Counter(workspace_id for workspace_id, _ in self._suspects))
         for job in suspects:
             if kept.quota_left(job.workspace_id, MAX_SUSPECTS - len(self._suspects)):
