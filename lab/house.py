@@ -144,7 +144,7 @@ class Walk(NamedTuple):
 
     @property
     def length(self) -> int:
-        """How many definitions it names."""
+        """Number of definitions that the walk names."""
         return self.way.count("`") // 2
 
 

@@ -19,7 +19,8 @@ CITUS = "SELECT count(*) FROM pg_extension WHERE extname = 'citus'"
 async def versions(
     database_url: str, *, redis_url: str | None = None, others: Sequence[str] = ()
 ) -> str:
-    """In one line. The servers must run; `others` are versions of what else takes part."""
+    """Describe the versions in one line. The servers must run; `others` are versions of what else
+    takes part."""
     found = [await of_database(database_url), *others]
     if redis_url is not None:
         found.append(of_redis(redis_url))
@@ -27,7 +28,7 @@ async def versions(
 
 
 async def of_database(url: str) -> str:
-    """Behind a pooler too: nothing is prepared there."""
+    """Read the versions of a database, behind a pooler too: nothing is prepared there."""
     connection = await asyncpg.connect(url, statement_cache_size=0)
     try:
         version = await connection.fetchval("SHOW server_version")

@@ -20,7 +20,7 @@ class Line:
 
 
 class Skipped(Exception):
-    """It cannot be played here; why."""
+    """Skip of a line that cannot be played here, with the reason."""
 
 
 LINES: dict[str, Line] = {}  # by number, filled by the modules of the sections

@@ -1,4 +1,4 @@
-"""Beside an attacked service: a name server, servers it calls, a flood, a full disk."""
+"""Surroundings of an attacked service: a name server, servers it calls, a flood, a full disk."""
 
 from __future__ import annotations
 
@@ -114,9 +114,9 @@ def flood(it: Deployment, path: str, headers: Mapping[str, str]) -> Iterator[Cou
 def ask_for_ever(
     port: int, request: bytes, begun: threading.Event, stop: threading.Event
 ) -> Counter[str]:
-    """On connections that are kept open while the server keeps them, ten times a second each at
-    most: what saturates a core, whatever it asks for, would only measure how many others there are.
-    """
+    """Send the request without end on connections that the server keeps, and count the statuses.
+    Ten times a second each at most: what saturates a core, whatever it asks for, would only measure
+    how many others there are."""
     statuses = Counter[str]()
 
     async def ask() -> None:

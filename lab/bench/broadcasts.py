@@ -232,7 +232,7 @@ def _until_frozen(client: httpx2.Client, path: str, worker: Any) -> dict[str, An
 
 @contextmanager
 def _sending_singly(client: httpx2.Client) -> Iterator[None]:
-    """Have single messages sent meanwhile, one at a time."""
+    """Send single messages meanwhile, one at a time."""
     with ThreadPoolExecutor(1) as thread:
         is_over = threading.Event()
         sending = thread.submit(_send_singly, client, is_over)
@@ -250,7 +250,7 @@ def _send_singly(client: httpx2.Client, is_over: threading.Event) -> None:
 
 
 def _singles(url: str, workspace_id: str) -> Sequence[tuple[float, float]]:
-    """When each of its messages was ordered, and the seconds to the sandbox's capture of it."""
+    """Read when each single message was ordered, and the seconds to the sandbox's capture of it."""
     found: list[tuple[float, float]] = []
 
     def are_captured() -> bool:

@@ -74,7 +74,7 @@ def center(box: Locator) -> tuple[float, float]:
 
 
 def drag(page: Page, seconds: float) -> Dragged:
-    """In circles, at the pace of a screen."""
+    """Drag a node in circles, at the pace of a screen."""
     box = page.locator(".react-flow__node[data-id='tag2']")
     x, y = center(box)
     session = page.context.new_cdp_session(page)

@@ -176,7 +176,8 @@ def _valid(line: dict[str, Any]) -> list[float]:
 
 
 def _reached(goal: Goal, line: dict[str, Any]) -> str:
-    """When none of a few was too slow, 3 in so many may be, at 95 %."""
+    """State whether the goal is reached. When none of a few was too slow, 3 in so many may be, at
+    95 %."""
     valid = _valid(line)
     if not valid:
         return "not valid"
@@ -194,8 +195,8 @@ def _reached(goal: Goal, line: dict[str, Any]) -> str:
 
 
 def _origin(goal: Goal, line: dict[str, Any], noted: Sequence[dict[str, Any]]) -> str:
-    """On what it was measured. A plot is newer if it has another commit or day, or if there are
-    two of it since: benchmarks note theirs once, before the figure or after it."""
+    """Describe on what a figure was measured. A plot is newer if it has another commit or day, or
+    if there are two of it since: benchmarks note theirs once, before the figure or after it."""
     since = noted[next(n for n, one in enumerate(noted) if one is line) :]
     plots = [one for one in since if goal.plot and one.get("plot") == goal.plot]
     newest = next((one["commit"] for one in reversed(noted) if "commit" in one), None)

@@ -356,7 +356,7 @@ def few(signed: Target, rounds: int, seconds: float) -> None:
 
 
 def load_curve(signed: Target, most: float, seconds: float) -> None:
-    """How long an answer takes as more is offered."""
+    """Measure how long an answer takes as more is offered."""
     offered = [most * share for share in OFFERED]
     measured = [signed.hit(seconds, rate) for rate in offered]
     for rate, one in zip(offered, measured, strict=True):

@@ -150,7 +150,8 @@ class Ledger:
         return int(self._value("SELECT count(*) FROM runs WHERE finished_at IS NULL"))
 
     def seconds(self) -> float:
-        """From the moment at which all were due until the last had ended, of the newest batch."""
+        """Measure from the moment at which all of the newest batch were due until the last had
+        ended."""
         return float(
             self._value(
                 """
@@ -165,7 +166,7 @@ class Ledger:
         return int(self._value(sql))
 
     def span(self) -> float:
-        """From the first run's beginning to the last one's end."""
+        """Measure from the first run's beginning to the last one's end, in seconds."""
         sql = "SELECT EXTRACT(EPOCH FROM max(finished_at) - min(created_at)) FROM runs"
         return float(self._value(sql))
 
@@ -327,7 +328,7 @@ def arrivals(mail: MailServer, number: int) -> list[float]:
 
 
 def send(sender: socket.socket, path: str, number: int) -> float:
-    """When the 202 was there, by the clock that the receiver's ledger goes by."""
+    """Send an event; returns when the 202 was there, by the clock of the receiver's ledger."""
     sender.sendall(load.request(path, number, secret=SECRET))
     answer = sender.recv(65_536)
     at = time.time()

@@ -395,7 +395,7 @@ def keys(before: Callable[[int], str | None], limit: int) -> Ask:
 
 
 async def segment_list(db: Handle, **asked: Any) -> Sequence[Any]:
-    """With the names in their prose and their counts, as the route reads them."""
+    """Read a page of segments with their names and counts, as the route reads them."""
     rows = await segments.page(db, **asked)
     await segments.names(db, workspace_id=ACME)
     await segment_members.counts(db, workspace_id=ACME)

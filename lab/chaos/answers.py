@@ -26,7 +26,7 @@ START_SECONDS = 15.0  # that a process may take, on a busy machine
 
 
 def every_sender_was_answered(evidence: Evidence) -> Iterator[str]:
-    """Without 503, or silence, but those that a fault excuses."""
+    """Find senders that got a 503 or silence, but those that a fault excuses."""
     excused: Counter[str] = Counter()
     for sent in evidence.ledger:
         for one in sent.tries:
@@ -57,7 +57,7 @@ def every_sender_was_answered(evidence: Evidence) -> Iterator[str]:
 
 
 def _faults_of_the_database(one: Try, evidence: Evidence) -> set[str]:
-    """That stood in its way; "none" says that too."""
+    """Name the faults of the database that stood in the way of a try; "none" where none did."""
     return {
         fault.name
         for fault in evidence.faults

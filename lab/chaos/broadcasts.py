@@ -153,8 +153,8 @@ class Drill:
         self.found.faults += self.found.pause.faults(self.quiet_seconds)
 
     def may_kill(self) -> bool:
-        """Whether the broadcast outlives it: it pauses by itself once MAX_CLAIMS workers in a row
-        have died with it in hand. Somebody may claim it just now."""
+        """Return whether the broadcast outlives a kill. It pauses by itself once MAX_CLAIMS workers
+        in a row have died with it in hand. Somebody may claim it just now."""
         return asyncio.run(_claims(self.url)) < MAX_CLAIMS - 1
 
     def kill_while_freezing(self) -> None:
@@ -354,7 +354,7 @@ async def _contacts(url: str) -> dict[str, str]:
 
 
 async def _claims(url: str) -> int:
-    """How often the broadcast was claimed since a worker last gave it back."""
+    """Count the claims of the broadcast since a worker last gave it back."""
     connection = await asyncpg.connect(url)
     count: int = await connection.fetchval(
         "SELECT COALESCE(max(claims), 0) FROM jobs WHERE kind = 'broadcast'"

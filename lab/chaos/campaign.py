@@ -213,8 +213,8 @@ async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, ob
 
 
 async def hinder(stage: Stage, hints: Hints) -> None:
-    """Until the campaign settles, every hint is cut off with its connection, or goes where no
-    worker looks while Redis answers, and workers forget those that they give themselves; or no
+    """Hinder hints until the campaign settles. Each is cut off with its connection, or goes where
+    no worker looks while Redis answers, and workers forget those that they give themselves; or no
     Redis can be reached at all."""
     if hints in ("lost", "misdirected"):
         assert isinstance(stage.deployment, Forgetful)
@@ -340,7 +340,8 @@ def shown(found: Sequence[str]) -> Iterator[str]:
 
 
 def asked(words: Sequence[str]) -> Plan:
-    """By the command line; what it does not say is the promise's, or the whole campaign's."""
+    """Read the plan from the command line; what that leaves out is the promise's, or the whole
+    campaign's."""
     parser = argparse.ArgumentParser(
         prog="python -m lab.chaos.campaign",
         description=__doc__.split("\n")[0],

@@ -122,7 +122,7 @@ class Cutter:
         answers: asyncio.Task[None],
         place: str | None,
     ) -> bool:
-        """Whether the cut is within what follows DATA."""
+        """Forward the body of a mail; returns whether the cut is within what follows DATA."""
         while line := await reader.readline():
             if line == DOT:
                 break

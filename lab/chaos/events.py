@@ -23,7 +23,7 @@ def every_event_is_signed_and_its_copies_are_the_same(evidence: Evidence) -> Ite
 
 
 def what_happened_was_told_once(evidence: Evidence) -> Iterator[str]:
-    """Under one id, however often that came."""
+    """Find what was not reported under exactly one id, however often that came."""
     seen: Counter[tuple[str, str]] = Counter()
     for body in {one.id: one.body for one in evidence.received}.values():
         event = json.loads(body)
@@ -35,7 +35,7 @@ def what_happened_was_told_once(evidence: Evidence) -> Iterator[str]:
 
 
 def _happened(evidence: Evidence) -> Counter[tuple[str, str]]:
-    """By the rows, since it subscribed."""
+    """Count what happened since the endpoint subscribed, by the rows."""
     happened: Counter[tuple[str, str]] = Counter()
     for row in evidence.contacts:
         happened["contact.created", row["id"]] += row["created_at"] > evidence.subscribed_at

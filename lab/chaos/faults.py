@@ -300,7 +300,7 @@ async def fill_redis(stage: Stage) -> int:
 
 @asynccontextmanager
 async def started_anew_by_a_clock(stage: Stage, name: str) -> AsyncIterator[Clock]:
-    """It reads this clock while the block lasts; what starts after it reads the machine's."""
+    """Start the process anew by a clock, for the block; what starts later reads the machine's."""
     await stage.back(name)
     stage.clocks[name] = clock = Clock(stage.deployment.directory / f"{name}.clock")
     try:

@@ -50,7 +50,7 @@ class Workers:
         self.parts[number] = self.deployment.start("worker")
 
     def kill_all(self) -> None:
-        """At once; none is started again."""
+        """Kill all workers at once; none is started again."""
         for part in self.parts:
             part.process.kill()
         for part in self.parts:

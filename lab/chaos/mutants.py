@@ -1,4 +1,4 @@
-"""Can the campaign fail? Each mutant is a mistake that somebody might make; each must be caught.
+"""Mutants that show whether the campaign can fail: each mistake must be caught.
 
 Applies each to a copy of the sources, runs the campaign there with faults that ought to show it,
 and prints what was found: the mistake itself must be, for being late may be the machine's fault.
@@ -55,10 +55,10 @@ CONTROL = "m0"
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """In `function`, which is named as module:function, `right` once becomes `wrong`. `found`: what
-    must be found then, as a regular expression, by the campaign or by the command `by`. `needs`:
-    which of the faults it takes to see it, and why; the others are there to show that they do not
-    hide it."""
+    """Mutant of a `function`, named as module:function, in which `right` once becomes `wrong`.
+    `found`: what must be found then, as a regular expression, by the campaign or by the command
+    `by`. `needs`: which of the faults it takes to see it, and why; the others are there to show
+    that they do not hide it."""
 
     mistake: str
     function: str
@@ -535,7 +535,7 @@ def campaign(faults: Sequence[str]) -> Sequence[str]:
 
 
 def caught(mutant: Mutant) -> tuple[bool, str]:
-    """Whether it was, and by what."""
+    """Run a mutant; returns whether it was caught, and by what."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as directory:
         copy = copied(Path(directory))
         applied(mutant, copy)
@@ -551,7 +551,8 @@ def caught(mutant: Mutant) -> tuple[bool, str]:
 
 
 def content() -> tuple[bool, str]:
-    """Whether nothing is found where there is no mistake, by any faults that are to show one."""
+    """Run the control; returns whether nothing is found in it by any faults that are to show a
+    mistake."""
     sets = dict.fromkeys(mutant.faults for mutant in MUTANTS.values() if not mutant.by)
     with tempfile.TemporaryDirectory(prefix="mutant-") as directory:
         copy = copied(Path(directory))

@@ -62,7 +62,7 @@ def _bounded(wrong: int, of: int) -> str:
 
 
 def _runs(evidence: Evidence) -> Iterator[tuple[str, Row]]:
-    """With the flow's name; the probes have runs of their own."""
+    """List the runs with their flow's name; the probes have runs of their own."""
     for row in evidence.runs:
         if flow := evidence.definitions.get(row["definition_id"]):
             yield flow, row
@@ -84,7 +84,8 @@ def _every_run_ended(evidence: Evidence) -> Iterator[str]:
 
 
 def _calls_fail_for_a_reason(evidence: Evidence) -> Iterator[str]:
-    """By what the receiver and the proxy before it have of each call.
+    """Find calls that failed for no reason, by what the receiver and the proxy before it have of
+    each.
 
     A POST that was cut off is not made again, so one cut is reason enough. A call whose worker was
     lost is made again, CALLS times in all: it fails after as many losses while the step lasted, and
@@ -123,7 +124,7 @@ def _every_path_was_walked_once(evidence: Evidence) -> Iterator[str]:
 
 
 def _every_step_ended_with_its_run(evidence: Evidence) -> Iterator[str]:
-    """And well, where the run did."""
+    """Find steps that did not end with their run, or not well where the run did."""
     runs = {row["id"]: row for row in evidence.runs}
     for row in evidence.steps:
         run = runs[row["run_id"]]
@@ -134,8 +135,9 @@ def _every_step_ended_with_its_run(evidence: Evidence) -> Iterator[str]:
 
 
 def _contacts_show_what_was_done_to_them(evidence: Evidence) -> Iterator[str]:
-    """By the steps that did it: neither a step without its effect nor an effect without its
-    step. Of several who named a contact any may have been the last."""
+    """Find contacts that do not show what was done to them. By the steps that did it, there is
+    neither a step without its effect nor an effect without its step. Of several who named a contact
+    any may have been the last."""
     done = {
         (row["run_id"], row["node_id"]) for row in evidence.steps if row["status"] == "COMPLETED"
     }
@@ -172,7 +174,7 @@ def _waits_never_end_early(evidence: Evidence) -> Iterator[str]:
 
 
 def _every_call_is_one_step(evidence: Evidence) -> Iterator[str]:
-    """By what the other side has: one key for each step, and no more requests than are allowed."""
+    """Find calls that are not one step: one key for each, and no more requests than are allowed."""
     keys: dict[str | None, Counter[str | None]] = {}
     for call in evidence.calls:
         keys.setdefault(call.run_id, Counter())[call.key] += 1
@@ -232,7 +234,7 @@ def _ordered_again(evidence: Evidence) -> set[tuple[str, int]]:
 
 
 def _every_event_has_its_own_messages(evidence: Evidence) -> Iterator[str]:
-    """Whatever keys we gave them."""
+    """Find events without messages of their own, whatever keys we gave them."""
     runs = evidence.runs_by_event()
     again = Counter(row["run_id"] for row in evidence.attempts if row["number"] > 1)
     received: dict[str, list[str]] = {}
@@ -269,8 +271,9 @@ def _every_message_is_accounted_for(evidence: Evidence) -> Iterator[str]:
 
 
 def _known_late(evidence: Evidence, row: Row) -> bool:
-    """Whether it was UNKNOWN before, by the loss of a worker that came back and could tell: surely
-    nobody has accepted it. For any other cause it would have been tried again."""
+    """Return whether the message was UNKNOWN before, by the loss of a worker that came back. That
+    one could report that nobody had accepted it. For any other cause it would have been tried
+    again."""
     if row["reason_code"] not in PASSING:
         return False
     reports = json.loads(row["events"])
@@ -320,8 +323,8 @@ def _what_is_unknown_has_a_cause(evidence: Evidence) -> Iterator[str]:
 
 
 def _over(of_losses: Sequence[Sequence[tuple[float, float]]]) -> int:
-    """How many find no room under any of their losses: each goes to one of them, and whoever has
-    the fewest to choose from goes first."""
+    """Count those that find no room under any of their losses. Each goes to one of them, and
+    whoever has the fewest to choose from goes first."""
     room: dict[tuple[float, float], int] = {}
     over = 0
     for losses in sorted(of_losses, key=len):
@@ -335,7 +338,7 @@ def _over(of_losses: Sequence[Sequence[tuple[float, float]]]) -> int:
 
 
 def _losses(evidence: Evidence, began: datetime, ended: datetime) -> list[tuple[float, float]]:
-    """When a worker died, was paused, or could not reach the database, in this time."""
+    """List when a worker died, was paused, or could not reach the database, in this time."""
     since, until = began.timestamp() - SEEN_SECONDS, ended.timestamp() + SEEN_SECONDS
     return [
         lost
@@ -353,7 +356,7 @@ def _losses(evidence: Evidence, began: datetime, ended: datetime) -> list[tuple[
 
 
 def _opt_outs_hold(evidence: Evidence) -> Iterator[str]:
-    """And nobody else is left without a message because of one."""
+    """Find messages sent after an opt-out, and others left without one because of it."""
     probed = evidence.probed
     excused = {
         row["message_key"] for row in evidence.attempts if row["message_id"] in probed.in_flight
@@ -377,7 +380,7 @@ def _opt_outs_hold(evidence: Evidence) -> Iterator[str]:
 
 
 def _times(attempt: Row, status: str) -> list[float]:
-    """When it became so, by the database's clock, which no fault moves."""
+    """List when an attempt had the status, by the database's clock, which no fault moves."""
     reports = json.loads(attempt["events"])
     return [
         datetime.fromisoformat(one["at"]).timestamp() for one in reports if one["status"] == status
@@ -388,8 +391,8 @@ def _times(attempt: Row, status: str) -> list[float]:
 
 
 def _every_contact_is_one(evidence: Evidence) -> Iterator[str]:
-    """By the ledger: events about one address have one contact in all their runs, and no other
-    address has it."""
+    """Find contacts that are not one, by the ledger. Events about one address have one contact in
+    all their runs, and no other address has it."""
     contacts: dict[str, set[str]] = {}
     emails = _addresses_by_run(evidence)
     for contact_id, theirs in emails.items():
@@ -413,8 +416,8 @@ def _addresses_by_run(evidence: Evidence) -> dict[str, set[str]]:
 
 
 def _every_contact_is_somebody(evidence: Evidence) -> Iterator[str]:
-    """By the table: no address twice in a workspace, each as its events have it, and none without
-    the run that it was made for."""
+    """Find contacts that nobody is, by the table. No address is twice in a workspace, each is as
+    its events have it, and none is without the run that it was made for."""
     at = Counter((row["workspace_id"], str(row["email"]).lower()) for row in evidence.contacts)
     for (workspace_id, address), times in at.items():
         if times > 1:
@@ -431,8 +434,9 @@ def _every_contact_is_somebody(evidence: Evidence) -> Iterator[str]:
 
 
 def _what_is_counted_is_there(evidence: Evidence) -> Iterator[str]:
-    """To the last one: what counts and what is counted are written in one transaction, and nothing
-    is erased here. A message counts once for each attempt, when it is first tried."""
+    """Find counts that are not those of the rows, to the last one. Both are written in one
+    transaction, and nothing is erased here. A message counts once for each attempt, when it is
+    first tried."""
     there = Counter((row["workspace_id"], CONTACTS) for row in evidence.contacts)
     for row in evidence.attempts:
         there[row["workspace_id"], MESSAGES] += row["tries"] > 0 and row["account_mail"] is None
@@ -476,7 +480,7 @@ def _rows_and_jobs_agree(evidence: Evidence) -> Iterator[str]:
 
 
 def _every_trail_is_whole(evidence: Evidence) -> Iterator[str]:
-    """And has an entry of each change that was answered 2xx."""
+    """Find audit trails with a gap, or without an entry of a change that was answered 2xx."""
     yield from evidence.trails
     for request_id, change in evidence.changes.items():
         if request_id not in evidence.audited:

@@ -47,8 +47,8 @@ Probe: TypeAlias = Callable[[Stage, Probed], Awaitable[int]]
 async def insist(
     stage: Stage, method: str, url: str, body: Any = None, seconds: float = 10.0
 ) -> httpx2.Response:
-    """Until there is an answer that is none of a fault; it is safe to say again. So long is an
-    answer waited for."""
+    """Ask until an answer is none of a fault; it is safe to ask again. Each answer is waited for so
+    many seconds."""
     assert stage.owner is not None
     request_id = secrets.token_hex(16)
     headers = {"X-Request-Id": request_id}
@@ -75,8 +75,8 @@ async def insist(
 
 
 def _is_too_early(answer: httpx2.Response) -> bool:
-    """Whether it asks to come again: too many have, or this very request is still being answered,
-    whose first answer was lost."""
+    """Return whether the answer asks to come again. Too many have, or this very request is still
+    being answered, whose first answer was lost."""
     return answer.status_code == 429 or b'"idempotency_in_progress"' in answer.content
 
 
@@ -154,7 +154,7 @@ async def a_pause_holds_at_once(stage: Stage, probed: Probed) -> int:
 
 
 async def nothing_is_sent_after_an_opt_out(stage: Stage, probed: Probed) -> int:
-    """While the run that would send it waits."""
+    """Opt an address out while the run that would send to it waits."""
     send = {"type": "send_message", "channel": "email", "content": HELLO}
     made = await hook(stage, "late", LATE, send)
     address = f"out{secrets.token_hex(6)}@customer.example"
@@ -241,7 +241,8 @@ async def strangers_see_nothing(stage: Stage, probed: Probed) -> int:
 
 
 async def one_address_is_limited(stage: Stage, probed: Probed) -> int:
-    """Whatever it writes to the left of its address. Asked before anything breaks."""
+    """Exceed the limit of one address, whatever it writes to the left of it. Asked before anything
+    breaks."""
     made = await hook(stage, "limited", {"type": "exit"})
 
     async def post(number: int) -> int | None:
@@ -286,7 +287,7 @@ async def until_enough(stage: Stage, probed: Probed, every: float, enough: async
 
 
 async def all_made(probed: Probed, asking: asyncio.Task[None]) -> None:
-    """Or waited for long enough: a short campaign may be over before each could look once."""
+    """Wait until all probes were made, or long enough: a short campaign may be over before that."""
     until = time.monotonic() + ASKING_SECONDS
     while not asking.done() and time.monotonic() < until:
         if all(probed.made[probe.__name__] for probe in ALWAYS):

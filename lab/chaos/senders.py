@@ -63,8 +63,8 @@ class Try:
 
     @property
     def may_be_a_run(self) -> bool:
-        """By what its sender was told: accepted, or in doubt, or nothing after somebody may have
-        read all of it."""
+        """True where the try may be a run, as its sender knows. It is so when accepted, or in
+        doubt, or without an answer after somebody may have read all of it."""
         if self.status is None:
             return self.whole and self.silence != AWAY
         return self.status == 202 or (self.status == 503 and self.answer.get("detail") in UNSURE)
@@ -90,7 +90,7 @@ class Sent:
 
     @property
     def most_runs(self) -> int:
-        """That may come of it."""
+        """Greatest number of runs that may come of the event."""
         if self.kind in REFUSED:
             return 0
         most = sum(one.may_be_a_run for one in self.tries)
@@ -124,7 +124,7 @@ class Senders:
         await self._try(sent, chance)
 
     async def again(self, sent: Sent, chance: random.Random) -> None:
-        """Until it is accepted, without a key: each try may be a run."""
+        """Send until it is accepted, without a key: each try may be a run."""
         for _ in range(RETRIES):
             await self._try(sent, chance)
             if sent.accepted:
@@ -132,7 +132,8 @@ class Senders:
             await asyncio.sleep(chance.uniform(0.1, 1))
 
     async def keyed(self, sent: Sent, chance: random.Random) -> None:
-        """Until it is accepted, and once more after that: all tries are one run."""
+        """Send until it is accepted, and once more after that, with a key: all tries are one
+        run."""
         for _ in range(KEYED_RETRIES):
             await self._try(sent, chance, f"Idempotency-Key: {sent.name}")
             if sent.accepted:

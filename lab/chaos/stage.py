@@ -121,7 +121,7 @@ class Stage:
         return part
 
     async def keep_alive(self) -> None:
-        """For ever: what has died is started again a moment later."""
+        """Start what has died again a moment later, for ever."""
         while True:
             for name, part in list(self.parts.items()):
                 code = part.process.poll()
@@ -139,14 +139,14 @@ class Stage:
         self.resting.discard(name)
 
     async def all_up(self) -> None:
-        """Until every web process is ready."""
+        """Wait until every web process is ready."""
         async with asyncio.timeout(UP_SECONDS):
             for port in self.ports.values():
                 while not await asyncio.to_thread(answers, f"http://127.0.0.1:{port}/readyz"):
                     await asyncio.sleep(0.05)
 
     async def back(self, name: str) -> None:
-        """Until it has been started again and serves."""
+        """Wait until the process has been started again and serves."""
         async with asyncio.timeout(UP_SECONDS):
             while not await self._serves(name):
                 await asyncio.sleep(0.05)
@@ -165,7 +165,8 @@ class Stage:
         self.parts[name].process.send_signal(signal.SIGKILL)
 
     async def stopped(self, name: str, seconds: float) -> tuple[float, int | None]:
-        """After SIGTERM: how long it took, and its exit code. Somebody else starts it again."""
+        """End a process by SIGTERM; returns how long it took, and its exit code. Somebody else
+        starts it again."""
         part = self.parts[name]
         began = time.monotonic()
         self.doomed[name] = 0
@@ -286,7 +287,8 @@ async def set_up(
 
 @asynccontextmanager
 async def owned(stage: Stage) -> AsyncIterator[None]:
-    """By Olivia, with a key for her program; she asks whichever web process answers."""
+    """Register Olivia as the owner, with a key for her program; she asks whichever web process
+    answers."""
     async with httpx2.AsyncClient(
         base_url=f"http://127.0.0.1:{stage.ports[WEBS[0]]}",
         timeout=10,

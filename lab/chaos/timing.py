@@ -65,8 +65,8 @@ def _p99(ordered: Sequence[float]) -> float:
 
 
 def _resumed(evidence: Evidence) -> Sequence[float]:
-    """From the kill of a worker to the end of each run that it had in hand, whatever struck after
-    it: the others are not interrupted."""
+    """List the seconds from a worker's kill to the end of each run that it had in hand. What struck
+    after it does not matter: the others are not interrupted."""
     ended = {
         row["id"]: row["finished_at"].timestamp()
         for row in evidence.runs

@@ -106,7 +106,7 @@ class Rotations:
             await self._once(partial(api_keys.revoke, workspace_id=whose, id=key))
 
     async def _once(self, change: Change) -> bool:
-        """Whether it was committed."""
+        """Make one change; returns whether it was committed."""
         try:
             async with self.database.write() as db:
                 await change(db)
@@ -149,7 +149,7 @@ class Drill:
     is_ending: bool = False
 
     async def run(self, kills: int, hooks: Sequence[Hook]) -> Counter[str]:
-        """How the rotations ended."""
+        """Rotate tokens while the coordinator is killed; counts how the rotations ended."""
         database = Database(self.stage.database_url, pool_size=TURNERS)
         await database.connect()
         rotations = Rotations(database, list(hooks))
@@ -250,7 +250,7 @@ class Drill:
         return faults
 
     async def _left_prepared(self) -> list[str]:
-        """Once Citus has had its time to end them."""
+        """Find transactions left prepared once Citus has had its time to end them."""
         since, prepared = time.monotonic(), 1
         while prepared and time.monotonic() - since < RECOVERED_SECONDS:
             _, prepared = await self.stage.prepared()

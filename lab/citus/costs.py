@@ -101,7 +101,7 @@ class Place:
                     self.inputs[kind, what].append((now - then) / runs)
 
     def _used(self) -> tuple[float, ...]:
-        """Up to now, of each of INPUTS."""
+        """Read what was used up to now of each of INPUTS."""
         written = asyncio.run(wal(self.database))
         commands = float(redis_info(self.redis.url, "stats")[COMMANDS])
         return written, commands, spent([self.redis.pid]) * 1000

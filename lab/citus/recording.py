@@ -198,7 +198,7 @@ def lines_are_kept(postgres_server: servers.Citus) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def record_is_kept() -> Iterator[None]:
-    """After each file: a test that hangs ends the process."""
+    """Keep the record after each file: a test that hangs ends the process."""
     yield
     keep()
 

@@ -103,7 +103,7 @@ class Workspace:
             self._note(self.reads, answer.status_code, asked_at)
 
     def has_gone_on(self, since: float) -> bool:
-        """Whether an event that was sent since that moment was accepted."""
+        """Return whether an event that was sent since that moment was accepted."""
         return any(one.status == 202 and one.asked_at > since for one in self.answers[-20:])
 
     def _note(self, answers: list[Answer], status: int, asked_at: float) -> None:

@@ -1,4 +1,4 @@
-"""How many shards answer each recorded statement, and which transactions need more than one node.
+"""Statements that several shards answer, and transactions that need more than one node.
 
 python -m lab.citus.statements directory: after lab.citus.recording. Each statement is explained
 with the values that it was sent with, on an empty database of a cluster of its own. Ends with 1
@@ -171,7 +171,7 @@ async def explained(url: str, record: Record) -> list[Finding]:
 async def explained_on(
     server: servers.Citus, record: Record
 ) -> tuple[list[Finding], Mapping[str, bool], str]:
-    """And the places of its tables, and the versions of that server."""
+    """Explain the record on a server; returns also the places of its tables and its versions."""
     url = await servers.new_database(server.url, SCHEMA.read_text())
     return await explained(url, record), await places_of(url), await versions(url)
 
@@ -208,7 +208,7 @@ def _faults_of(transactions: Iterable[Transaction], places: Mapping[str, bool]) 
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """How often a statement that looks at several shards was sent."""
+    """Number of times that a statement that looks at several shards was sent."""
 
     sender: str
     times: int

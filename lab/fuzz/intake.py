@@ -221,7 +221,7 @@ class Fuzzed:
                 return None, b""
 
     def _read(self, receipt: dict[str, str]) -> None:
-        """At once, as often as the API lets us."""
+        """Read the run and the contact at once, as often as the API lets us."""
         if self.reads + 2 > READ_A_MINUTE * ((time.monotonic() - self.began) / 60 + 0.2):
             return
         self.reads += 2

@@ -167,7 +167,8 @@ def judge(
 def _recovery(
     accepted: Sequence[Sent], arrived: Mapping[str, Sequence[float]], struck: Sequence[Struck]
 ) -> str:
-    """From a kill to the message of each event that was accepted before and not yet sent."""
+    """Describe the times from a kill to the message of each event accepted before and not yet
+    sent."""
     took = sorted(
         min(arrived[sent.name]) - fault.ended
         for fault in struck
