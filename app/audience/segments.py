@@ -46,7 +46,7 @@ class Readable:
 
     @property
     def excess(self) -> str | None:
-        """Why it asks too much, with those that it names; None where it does not."""
+        """Reason why it asks too much, with those that it names; None where it does not."""
         return _excess(_extent(self.filter, self.others, {}))
 
     @property

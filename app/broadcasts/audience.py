@@ -169,8 +169,8 @@ async def asking_beyond(db: Handle, *, workspace_id: str, kept: timedelta) -> li
 async def outgrown(
     db: Handle, *, workspace_id: str, segment_ids: Collection[str], existing: Mapping[str, Segment]
 ) -> list[str]:
-    """Those whose own filter names one of these segments, and asks too much now that they are as
-    they stand in `existing`; for each a sentence. Their audience is not frozen yet."""
+    """List the broadcasts whose own filter names one of these segments, and asks too much with them
+    as they stand in `existing`; for each a sentence. Their audience is not frozen yet."""
     found = list[str]()
     async for rows in _asking(db, workspace_id):
         for one in rows:

@@ -17,7 +17,7 @@ from app.machine import content, document
 from app.machine.categories import MARKETING
 from app.machine.program import Json
 from app.process import Process
-from app.runtime.compute import Job
+from app.runtime.compute import Computation
 from app.store import definitions, segments, templates, topics
 from app.store.definitions import Definition, NamedDefinition
 from app.store.row_keys import WorkspaceKey
@@ -340,9 +340,9 @@ async def keep_templates(
         )
         for one in given
     ]
-    # One job for all, since a transaction is begun anew for few.
-    job = Job(workspace_id, content.all_checked, (asked,), seconds=SECONDS)
-    checked = process.compute.here(job)
+    # One computation for all, since a transaction is begun anew for few.
+    computation = Computation(workspace_id, content.all_checked, (asked,), seconds=SECONDS)
+    checked = process.compute.here(computation)
     errors = [
         FieldError(found.pointer, found.message)
         for one, (_, findings) in zip(given, checked, strict=True)

@@ -19,7 +19,7 @@ from app.machine.nodes.wait_for import SEGMENTS
 from app.machine.program import Finding, Json, warning
 from app.messages import providers
 from app.process import Process
-from app.runtime.compute import Job
+from app.runtime.compute import Computation
 from app.store import (
     definitions,
     runs,
@@ -74,8 +74,8 @@ def compiled(
     process: Process, workspace_id: str, shape: check.Shape, body: Json, *, length: int
 ) -> check.Compiled:
     """`length` is that of the body as text. Raises Heavy."""
-    job = Job(workspace_id, check.compile, (shape, body), seconds=SECONDS)
-    return process.compute.here(job, large=length > LARGE)
+    computation = Computation(workspace_id, check.compile, (shape, body), seconds=SECONDS)
+    return process.compute.here(computation, large=length > LARGE)
 
 
 def subject_of(process: Process, workspace_id: str, row: definitions.Definition) -> Subject:
@@ -104,7 +104,7 @@ async def find(process: Process, db: Handle, subject: Subject) -> list[Finding]:
     recorded = await webhook_requests.bodies(db, **whose, longest=MOST_BYTES, limit=BODIES)
     bodies = list(dict.fromkeys([*map(bytes, of_runs), *recorded]))
     rows = {id: asdict(row) for id, row in sent.items()}
-    job = Job(
+    computation = Computation(
         subject.workspace_id,
         inspection.inspect,
         (subject.trigger, subject.compiled, rows, bodies, has_address),
@@ -113,7 +113,7 @@ async def find(process: Process, db: Handle, subject: Subject) -> list[Finding]:
         same=lambda: [subject.trigger, subject.body, rows, has_address],
     )
     is_large = subject.length > LARGE or sum(map(len, bodies)) > LARGE_BODIES
-    return [*found, *process.compute.here(job, large=is_large)]
+    return [*found, *process.compute.here(computation, large=is_large)]
 
 
 def unread(errors: Iterable[FieldError], found: Iterable[Finding]) -> list[Finding]:

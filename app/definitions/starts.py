@@ -10,7 +10,7 @@ from app.definitions import inspection
 from app.machine import check
 from app.machine.program import Finding, warning
 from app.process import Process
-from app.runtime.compute import Job
+from app.runtime.compute import Computation
 from app.store import definition_starts
 
 # A loop that is longer still would be ended by chains.LONGEST_CHAIN.
@@ -32,9 +32,9 @@ async def find(
         rows = await definition_starts.started(db, workspace_id=workspace_id, ids=sorted(wanted))
         # A body that was too large to be read with the others is not looked through.
         bodies = [(row.shape, row.body or "[]") for row in rows]
-        job = Job(workspace_id, inspection.starts_of, (bodies,), seconds=SECONDS)
+        computation = Computation(workspace_id, inspection.starts_of, (bodies,), seconds=SECONDS)
         is_large = sum(len(body) for _, body in bodies) > LARGE
-        each = process.compute.here(job, large=is_large)
+        each = process.compute.here(computation, large=is_large)
         for row, starts in zip(rows, each, strict=True):
             known[row.id] = _Target(row.shape, row.state, starts)
         wanted = {start for row in rows for start in known[row.id].starts} - known.keys()

@@ -31,7 +31,7 @@ from app.machine.program import Json
 from app.outbound import chains
 from app.process import Process
 from app.runtime.batching import batched
-from app.runtime.compute import Busy, Compute, Heavy, Job, Unfinished
+from app.runtime.compute import Busy, Computation, Compute, Heavy, Unfinished
 from app.store import known_events, new_runs, receipts, runs
 from app.store import webhook_requests as records
 from app.store.known_events import KnownEvent
@@ -171,18 +171,20 @@ async def with_defaults(process: Process, event: InboundEvent) -> None:
     """Find out, before the transaction, what a new contact gets that is too much to be rendered in
     it. What takes too long by itself is left out. Where too much else is computed nothing is
     accepted: without its defaults the contact would stay. Raises Unavailable."""
-    job = _defaults_job(event)
+    computation = _defaults_computation(event)
     try:
-        event.defaults = await process.compute.apart(job, patience=PATIENCE)
+        event.defaults = await process.compute.apart(computation, patience=PATIENCE)
     except Busy as busy:
         raise Unavailable(busy.detail) from None  # also for its own share: 503, not 429
     except Unfinished:
         event.defaults = defaults.without_liquid(_raw_defaults(event))
 
 
-def _defaults_job(event: InboundEvent) -> Job[Defaults]:
+def _defaults_computation(event: InboundEvent) -> Computation[Defaults]:
     given = (_raw_defaults(event), event.request.body)
-    return Job(event.workspace.id, defaults.of, given, seconds=defaults.SECONDS, urgent=True)
+    return Computation(
+        event.workspace.id, defaults.of, given, seconds=defaults.SECONDS, urgent=True
+    )
 
 
 def _raw_defaults(event: InboundEvent) -> Mapping[str, Json]:
@@ -372,7 +374,9 @@ class _Batch:
         if not _raw_defaults(event):
             return NO_DEFAULTS
         try:
-            return self.compute.attempt(_defaults_job(event), large=len(event.request.body) > LARGE)
+            return self.compute.attempt(
+                _defaults_computation(event), large=len(event.request.body) > LARGE
+            )
         except Heavy as heavy:
             return heavy
 

@@ -20,7 +20,7 @@ from app.machine.program import Json
 from app.machine.sample import Place, Values
 from app.machine.text import is_storable
 from app.process import Process
-from app.runtime.compute import Job
+from app.runtime.compute import Computation
 from app.store import contact_lists, contacts, webhook_requests
 
 BODIES = 50
@@ -73,10 +73,10 @@ async def look(
         limit=BODIES,
     )
     country = workspace.country
-    job = Job(
+    computation = Computation(
         workspace.id, explored, (bodies, country), SECONDS, same=lambda: [definition_id, country]
     )
-    found = process.compute.here(job, large=sum(map(len, bodies)) > LARGE)
+    found = process.compute.here(computation, large=sum(map(len, bodies)) > LARGE)
     made = [*found.addressed]
     wanted = sorted({text for _, values in found.ids for text in values if text is not None})
     if wanted:

@@ -35,7 +35,7 @@ from app.machine.reasons import STATES
 from app.outbound import chains
 from app.process import Process
 from app.runtime.batching import batched
-from app.runtime.compute import Busy, Heavy, Job
+from app.runtime.compute import Busy, Computation, Heavy
 from app.store import definition_starts
 from app.store.definition_starts import TargetRow
 from app.store.directory import Place
@@ -231,7 +231,7 @@ async def found_in(process: Process, target: WebhookTarget, body: bytes) -> Foun
     if found is not None:
         return found
     try:
-        return await process.compute.apart(Job(target.workspace.id, lookup.judge, given))
+        return await process.compute.apart(Computation(target.workspace.id, lookup.judge, given))
     except Busy as busy:
         raise Unavailable(busy.detail) from None  # also for its own share: 503, not 429
 

@@ -18,7 +18,7 @@ from app.messages import circuit_breaker, facts, footers, providers, senders
 from app.messages.settling import Transition
 from app.process import Process
 from app.providers.base import Channel, Message
-from app.runtime.compute import Job, Unfinished
+from app.runtime.compute import Computation, Unfinished
 from app.store import contacts, messages, runs, templates
 from app.store.contacts import Contact
 from app.store.held_messages import HeldMessage
@@ -182,7 +182,7 @@ def _rendered(
     footer = None
     if content.is_marketing:
         footer = footers.footer_of(roots, content.content, url, takes_replies=takes_replies)
-    job = Job(
+    computation = Computation(
         row.workspace_id,
         footers.finish,
         (row.channel, content.content, roots, footer),
@@ -194,7 +194,7 @@ def _rendered(
             facts.compared(roots),
         ],
     )
-    made = process.compute.here(job, large=facts.is_large(roots))
+    made = process.compute.here(computation, large=facts.is_large(roots))
     return Rendered(made.message.parts, made.message.missing, made.styled)
 
 
@@ -302,8 +302,8 @@ async def _recorded(process: Process, db: Handle, row: HeldMessage) -> Rendered 
     parts = document.parse(content.encode())
     styled: str | None = None
     if row.channel == "email":
-        job = Job(row.workspace_id, footers.styled, (parts.get("html") or "",))
-        styled = process.compute.here(job)
+        computation = Computation(row.workspace_id, footers.styled, (parts.get("html") or "",))
+        styled = process.compute.here(computation)
     return Rendered(parts, missing(row.events), styled)
 
 

@@ -32,7 +32,7 @@ from app.routes.definition_shapes import (
     WritableAutomation,
     WritableWorkflow,
 )
-from app.runtime.compute import Job, Unfinished
+from app.runtime.compute import Computation, Unfinished
 from app.simulation import proofs
 from app.store import definitions, run_steps, runs
 from app.store.definitions import Definition, ListedDefinition
@@ -143,8 +143,8 @@ class DefinitionKind:
         found = await compute.within(look)
         given = self.shape, draft.body, draft.trigger
         try:
-            job = Job(workspace_id, drawing.positions_of, given, findings.SECONDS)
-            places = (await compute.call(job)).items()
+            computation = Computation(workspace_id, drawing.positions_of, given, findings.SECONDS)
+            places = (await compute.call(computation)).items()
             positions = {name: {"x": round(x, 1), "y": round(y, 1)} for name, (x, y) in places}
         except Unfinished:
             positions = None

@@ -12,7 +12,7 @@ from app.database.db import Handle
 from app.definitions import drawing, inspection
 from app.definitions.drawing import Caption, Count
 from app.routes.definitions import DefinitionKind
-from app.runtime.compute import Job
+from app.runtime.compute import Computation
 from app.store import definition_versions, definitions, run_steps, runs, templates
 from app.store.run_steps import NodeCounts
 from app.web import conditions, reply
@@ -56,8 +56,10 @@ def drawn(kind: DefinitionKind) -> Endpoint:
                 )
                 counts = _by_node(counted)
         is_large = len(row.body) > LARGE
-        job = Job(workspace_id, inspection.templates_of, (row.shape, row.body), SECONDS)
-        ids = await compute.call(job, large=is_large)
+        computation = Computation(
+            workspace_id, inspection.templates_of, (row.shape, row.body), SECONDS
+        )
+        ids = await compute.call(computation, large=is_large)
         async with call.process.database.read() as db:
             named = await templates.named(db, workspace_id=workspace_id, ids=ids)
         names = {id: template.name for id, template in named.items()}
@@ -69,7 +71,9 @@ def drawn(kind: DefinitionKind) -> Endpoint:
             _caption(kind, row, is_one_run=run_id is not None),
             counts,
         )
-        svg = await compute.call(Job(workspace_id, drawing.svg_of, drawn, SECONDS), large=is_large)
+        svg = await compute.call(
+            Computation(workspace_id, drawing.svg_of, drawn, SECONDS), large=is_large
+        )
         return Response(svg, media_type=SVG, headers={**HEADERS, "ETag": conditions.digest(svg)})
 
     path, can = f"{kind.path}/{{id}}/graph.svg", f"{kind.noun}s:read"

@@ -20,7 +20,7 @@ from app.messages.create import create as create_message
 from app.routes.definition_shapes import Finding
 from app.routes.messages import MessageQueued, queued
 from app.routes.templates import without_address, wrong_topic
-from app.runtime.compute import Job
+from app.runtime.compute import Computation
 from app.store import contacts, memberships, templates
 from app.web.body import Moment, Shape
 from app.web.routing import Call, post
@@ -216,8 +216,8 @@ async def _wrong_template(call: Call, channel: str, id: str | None) -> str | Non
 
 def _wrong_parts(call: Call, given: tuple[Any, ...]) -> list[tuple[str, str]]:
     """Raises Heavy."""
-    job = Job(call.member.workspace_id, contents.checked, given)
-    _, findings = call.process.compute.here(job)
+    computation = Computation(call.member.workspace_id, contents.checked, given)
+    _, findings = call.process.compute.here(computation)
     return [(finding.pointer, finding.message) for finding in findings]
 
 

@@ -14,7 +14,7 @@ from app.routes import automations, workflows
 from app.routes.definitions import DefinitionKind
 from app.routes.ids import AutomationId, ContactId, MessageId, RunId, WorkflowId
 from app.runs import run_control
-from app.runtime.compute import Job, Unfinished
+from app.runtime.compute import Computation, Unfinished
 from app.store import definitions, messages, run_steps, runs
 from app.store.messages import MessageStatus
 from app.store.runs import RunStatus
@@ -128,9 +128,11 @@ async def show(call: Call) -> Response:
     message."""
     row = await _found(call)
     body = bytes(row.body)
-    job = Job(call.member.workspace_id, document.rewritten, (body,), same=lambda: [row.id])
+    computation = Computation(
+        call.member.workspace_id, document.rewritten, (body,), same=lambda: [row.id]
+    )
     try:
-        trigger = call.process.compute.here(job, large=len(body) > LARGE)
+        trigger = call.process.compute.here(computation, large=len(body) > LARGE)
     except Unfinished:
         trigger = document.as_it_came(body)
     return reply.ok(await _resource(call, row, trigger))

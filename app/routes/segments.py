@@ -27,7 +27,7 @@ from app.routes.contacts import Contact
 from app.routes.definition_shapes import Finding
 from app.routes.ids import ContactId, SegmentId
 from app.routes.runs import Reason
-from app.runtime.compute import Job
+from app.runtime.compute import Computation
 from app.store import contacts, definitions, jobs, segment_members, workspaces
 from app.store import segments as store
 from app.store.row_keys import ContactKey, WorkspaceKey
@@ -361,7 +361,7 @@ async def preview(call: Call) -> Response:
         verdict = (
             fit
             if isinstance(fit, Verdict)
-            else await call.process.compute.call(Job(workspace_id, judge, (readable, fit)))
+            else await call.process.compute.call(Computation(workspace_id, judge, (readable, fit)))
         )
         shown = {
             "contactId": wanted.contact_id,

@@ -26,7 +26,7 @@ from app.routes import automations, workflows
 from app.routes.definition_shapes import Finding, WritableAutomation, WritableWorkflow
 from app.routes.definitions import DefinitionKind, object_in
 from app.routes.runs import Reason
-from app.runtime.compute import Job
+from app.runtime.compute import Computation
 from app.simulation import proofs, scenes, simulation, trial
 from app.simulation.scenes import Given
 from app.simulation.traces import Passage, Trace
@@ -222,11 +222,11 @@ async def _tried(call: Call, look: Callable[[], Awaitable[_Looked]], *, case: bo
         return reply.ok(_answered(looked.given, looked.found, None))
     workspace_id, trigger = looked.subject.workspace_id, looked.subject.trigger
     tried = (looked.given, trigger, program, setting)
-    trace = await compute.call(Job(workspace_id, trial.run, tried, SECONDS))
+    trace = await compute.call(Computation(workspace_id, trial.run, tried, SECONDS))
     answer = _answered(looked.given, looked.found, trace)
     if case:
         noted = (looked.given, trigger, looked.subject.compiled, setting, trace)
-        expected = await compute.call(Job(workspace_id, trial.noted, noted, SECONDS))
+        expected = await compute.call(Computation(workspace_id, trial.noted, noted, SECONDS))
         answer["case"] = _case(call.body, looked, setting, trace, expected)
     return reply.ok(answer)
 

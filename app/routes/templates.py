@@ -26,7 +26,7 @@ from app.messages import facts, footers
 from app.process import Process
 from app.routes.definition_shapes import Finding
 from app.routes.ids import TemplateId, TopicId
-from app.runtime.compute import Job
+from app.runtime.compute import Computation
 from app.store import contacts, definitions, templates, topics, workspaces
 from app.web import paging, reply
 from app.web.body import Name, Shape, Writable
@@ -229,11 +229,13 @@ async def check(call: Call) -> Response:
     await call.receive_body()
     new, compute = call.read(UncheckedTemplate), call.process.compute
     workspace_id, given = call.member.workspace_id, (new.channel, new.content)
-    content, found = await compute.call(Job(workspace_id, contents.checked, given))
+    content, found = await compute.call(Computation(workspace_id, contents.checked, given))
     review = Review([], found)
     if not found:
-        job = Job(workspace_id, inspection.review, (new.channel, new.category, content))
-        review = await compute.call(job)
+        computation = Computation(
+            workspace_id, inspection.review, (new.channel, new.category, content)
+        )
+        review = await compute.call(computation)
     async with call.process.database.read() as db:
         beside = await without_address(db, workspace_id, new.channel, new.category, "/content")
     listed = activation.listed(review.findings)
@@ -245,10 +247,10 @@ async def preview_unsaved_template(call: Call) -> Response:
     await call.receive_body()
     wanted, workspace_id = call.read(UnsavedPreview), call.member.workspace_id
     template = wanted.template
-    job = Job(
+    computation = Computation(
         workspace_id, contents.checked, (template.channel, template.content, "/template/content")
     )
-    content, wrong = await call.process.compute.call(job)
+    content, wrong = await call.process.compute.call(computation)
     if wrong:
         raise _invalid([(finding.pointer, finding.message) for finding in wrong])
     async with call.process.database.read() as db:
@@ -289,8 +291,10 @@ async def _previewed(
     if template.category == MARKETING:
         footer = footers.footer_of(roots, template.content, url, takes_replies=True)
     # Without a connection: it may wait for its turn.
-    job = Job(workspace_id, footers.preview, (template.channel, template.content, roots, footer))
-    return await process.compute.call(job)
+    computation = Computation(
+        workspace_id, footers.preview, (template.channel, template.content, roots, footer)
+    )
+    return await process.compute.call(computation)
 
 
 async def _check_topic(
@@ -316,8 +320,10 @@ async def wrong_topic(db: Handle, workspace_id: str, topic_id: str, channel: str
 def _checked(call: Call, template: WritableTemplate, stored: Json = None) -> dict[str, Json]:
     """The content without its empty parts. Raises Problem `invalid`, but for no limit that what is
     `stored` already is beyond; and Heavy."""
-    job = Job(call.member.workspace_id, contents.checked, (template.channel, template.content))
-    content, findings = call.process.compute.here(job)
+    computation = Computation(
+        call.member.workspace_id, contents.checked, (template.channel, template.content)
+    )
+    content, findings = call.process.compute.here(computation)
     wrong = [one for one in findings if not (one.limit and template.content == stored)]
     if wrong:
         raise _invalid([(finding.pointer, finding.message) for finding in wrong])
@@ -337,8 +343,8 @@ async def _found(call: Call, db: Handle) -> templates.Template:
 def resource(call: Call, row: templates.Template) -> dict[str, Any]:
     """Raises Heavy."""
     given = row.channel, row.category, row.content
-    job = Job(call.member.workspace_id, inspection.review, given)
-    review: Review = call.process.compute.here(job)
+    computation = Computation(call.member.workspace_id, inspection.review, given)
+    review: Review = call.process.compute.here(computation)
     findings = activation.listed(review.findings)
     return Template.of(row, variables=review.variables, findings=findings)
 

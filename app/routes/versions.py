@@ -18,7 +18,7 @@ from app.machine import document
 from app.routes import automations, workflows
 from app.routes.definition_shapes import Graph, Steps
 from app.routes.definitions import DefinitionKind
-from app.runtime.compute import Job
+from app.runtime.compute import Computation
 from app.store import definition_versions, runs
 from app.web import paging, reply
 from app.web.body import Shape
@@ -134,9 +134,11 @@ class Versions:
         sides = [(row.trigger_config, row.body) for row in rows if row is not None]
         if len(sides) < len(rows):
             raise Problem("not_found", f"This {self.kind.noun} has no such version.")
-        job = Job(of["workspace_id"], version_diff.of, (self.kind.shape, *sides), seconds=SECONDS)
+        computation = Computation(
+            of["workspace_id"], version_diff.of, (self.kind.shape, *sides), seconds=SECONDS
+        )
         is_large = sum(len(body) for _, body in sides) > LARGE
-        difference = call.process.compute.here(job, large=is_large)
+        difference = call.process.compute.here(computation, large=is_large)
         walked = await runs.unfinished_by_version(call.db, **of, most=MOST_RUNS)
         on_each = {str(one): walked.get(one, 0) for one in numbers}
         named = {"before": numbers[0], "after": numbers[1]}

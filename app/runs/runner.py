@@ -64,7 +64,7 @@ async def move(process: Process, job: Job) -> None:
                 rests = await process.batches.run(move_some, process, job)
                 continue
             except Heavy as heavy:  # perhaps by chance: it is tried again, alone
-                if heavy.large and heavy.job.work is step.step:  # as all others of its run
+                if heavy.large and heavy.computation.work is step.step:  # as all others of its run
                     process.compute.mark(job.workspace_id)
         process.compute.refuse_full(job.workspace_id)  # then it is tried again later
         async with process.lease(job):
@@ -238,7 +238,7 @@ class Walk:
         """Raises Heavy."""
         if isinstance(event, Taken | Limited):  # an answer that is nowhere but here: no templates
             return step.step(program, state, event, known)
-        job = compute.Job(
+        computation = compute.Computation(
             self.row.workspace_id,
             step.step,
             (step.only(program, state), state, event, known),
@@ -248,7 +248,7 @@ class Walk:
             ],
         )
         try:
-            return self.process.compute.here(job, large=facts.is_large(known))
+            return self.process.compute.here(computation, large=facts.is_large(known))
         except Unfinished as error:
             return step.unfinished(program, state, error.detail)
 

@@ -2,16 +2,16 @@
 
 Rendering, parsing, checking, simulating and drawing are pure: data in, data out. `here` tries such
 work on the loop, under a budget of 5 ms. What exceeds it has changed nothing and is begun anew in
-the compute process (`compute_child.py`), which is started when it is first needed, does one job at
-a time, and is killed when a job does not end. Jobs wait in one queue for each workspace, and the
-workspaces take turns.
+the compute process (`compute_child.py`), which is started when it is first needed, does one
+computation at a time, and is killed when that does not end. Computations wait in one queue for each
+workspace, and the workspaces take turns.
 
-A transaction waits for no job: inside one, `here` raises Heavy, the transaction is rolled back, the
-job is done by `within`, and the transaction, begun anew, finds its result, which is held until it
-has ended.
+A transaction waits for no computation: inside one, `here` raises Heavy, the transaction is rolled
+back, the computation is done by `within`, and the transaction, begun anew, finds its result, which
+is held until it has ended.
 
-A job that did not fit or could not be begun is Busy, to be tried again. It is Unfinished, for good,
-only when it has used up its time or memory itself, or has ended two processes.
+A computation that did not fit or could not be begun is Busy, to be tried again. It is Unfinished,
+for good, only when it has used up its time or memory itself, or has ended two processes.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ HEAVY_SECONDS = 5.0  # that a workspace is remembered for whose work was too muc
 HERE_SECONDS = 0.005  # of CPU time on the loop
 WASTE_SECONDS = 0.05  # spent on the loop in vain for one workspace …
 WASTE_REFILL = 0.01  # … which has so much of it again each second
-SECONDS = 0.5  # of CPU time for a job that does not say
-PATIENCE = 10.0  # how long a job waits for its turn
-WAITING_SECONDS = 6.0  # that the waiting jobs of one workspace may take
+SECONDS = 0.5  # of CPU time for a computation that does not say
+PATIENCE = 10.0  # how long a computation waits for its turn
+WAITING_SECONDS = 6.0  # that the waiting computations of one workspace may take
 ALL_WAITING_SECONDS = 60.0
 # Of all that may wait and be held: the rest is for those who have nothing there yet, so that a few
 # workspaces cannot shut out all others.
 SHARED = 0.75
-WAITING_BYTES = 8 * 1024 * 1024  # of the jobs of one workspace, and so of one
+WAITING_BYTES = 8 * 1024 * 1024  # of the computations of one workspace, and so of one
 ALL_WAITING_BYTES = 32 * 1024 * 1024
 IDLE_SECONDS = 30.0  # then the process ends
 LATER_SECONDS = 10  # until a worker tries again what found its share of the queue used up
 HELD_BYTES = 8 * 1024 * 1024  # of one workspace's results, for transactions that are begun anew
 ALL_HELD_BYTES = 32 * 1024 * 1024
-MOST_JOBS = 16  # for one transaction
+MOST_COMPUTATIONS = 16  # for one transaction
 MOST_MARKED = 1_000  # workspaces: then marks that have expired are deleted
 
 Result = TypeVar("Result")
@@ -78,9 +78,10 @@ class Unfinished(Problem):
 
 
 @dataclass(slots=True, eq=False)
-class Job(Generic[Result]):
-    """`same` makes what is compared with what is held, in JSON: by default the arguments. Jobs that
-    are `urgent` take turns with all others, and have a queue of their own."""
+class Computation(Generic[Result]):
+    """Work on a workspace's content, and what it is given. `same` makes what is compared with what
+    is held, in JSON: by default the arguments. Computations that are `urgent` take turns with all
+    others, and have a queue of their own."""
 
     workspace_id: str
     work: Callable[..., Result]
@@ -98,18 +99,18 @@ class Job(Generic[Result]):
 
 
 class Heavy(Exception):
-    """The job is more than the event loop should do; nothing was done yet. `large`: that was known
-    before it was tried."""
+    """The computation is more than the event loop should do; nothing was done yet. `large`: that
+    was known before it was tried."""
 
-    def __init__(self, job: Job[Any], *, large: bool = False) -> None:
-        super().__init__(job.work.__qualname__)
-        self.job = job
+    def __init__(self, computation: Computation[Any], *, large: bool = False) -> None:
+        super().__init__(computation.work.__qualname__)
+        self.computation = computation
         self.large = large
 
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """The result of a job, or what it raised, and how many calls of `within` need it."""
+    """The result of a computation, or what it raised, and how many calls of `within` need it."""
 
     workspace_id: str
     found: Exception | tuple[Any]
@@ -119,7 +120,7 @@ class _Held:
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A job in the queue."""
+    """A computation in the queue."""
 
     whose: tuple[str, bool]  # the workspace, and whether it is urgent
     request: bytes
@@ -132,7 +133,7 @@ class Compute:
 
     def __init__(self, metrics: Metrics | None = None) -> None:
         self._queues: OrderedDict[tuple[str, bool], deque[_Waiting]] = OrderedDict()
-        self._was_urgent = False  # the last job that was begun
+        self._was_urgent = False  # the last computation that was begun
         self._seconds = 0.0  # of all that wait
         self._bytes = 0
         self._wasted: OrderedDict[str, tuple[float, float]] = OrderedDict()  # seconds, and when
@@ -141,7 +142,7 @@ class Compute:
         self._serving: asyncio.Task[None] | None = None
         self._child: ComputeProcess | None = None
         self._outage = Outage(
-            "compute process does not start: its jobs are tried again later",
+            "compute process does not start: its computations are tried again later",
             "compute process starts again",
         )
         self._metrics = metrics or Metrics()
@@ -149,35 +150,35 @@ class Compute:
 
     # --- on the loop ------------------------------------------------------------------------------
 
-    def here(self, job: Job[Result], *, large: bool = False) -> Result:
-        """The result, of work on the loop or of a job that `within` has done. `large`: it is known
-        to be too much. Raises Heavy, and what the work raises."""
-        if any(held.workspace_id == job.workspace_id for held in self._held.values()):
-            held = self._held.get(job.key)
+    def here(self, computation: Computation[Result], *, large: bool = False) -> Result:
+        """The result of work on the loop, or of a computation that `within` has done. `large`: it
+        is known to be too much. Raises Heavy, and what the work raises."""
+        if any(held.workspace_id == computation.workspace_id for held in self._held.values()):
+            held = self._held.get(computation.key)
             if held is not None:
                 if isinstance(held.found, Exception):
                     raise held.found.with_traceback(None)
                 return cast("Result", held.found[0])
-        return self.attempt(job, large=large)
+        return self.attempt(computation, large=large)
 
-    def attempt(self, job: Job[Result], *, large: bool = False) -> Result:
+    def attempt(self, computation: Computation[Result], *, large: bool = False) -> Result:
         """Try work like `here`, where its result need not be held."""
-        seconds, at = self._wasted.get(job.workspace_id, (0.0, 0.0))
+        seconds, at = self._wasted.get(computation.workspace_id, (0.0, 0.0))
         is_wasteful = seconds - WASTE_REFILL * (monotonic() - at) > WASTE_SECONDS
         if large or is_wasteful:
-            raise Heavy(job, large=large)
+            raise Heavy(computation, large=large)
         began = monotonic()
         try:
-            return effort.attempt(HERE_SECONDS, lambda: job.work(*job.given))
+            return effort.attempt(HERE_SECONDS, lambda: computation.work(*computation.given))
         except effort.Exceeded:
             now = monotonic()
             more = min(max(HERE_SECONDS, now - began), 4 * HERE_SECONDS)
             wasted = max(0.0, seconds - WASTE_REFILL * (now - at)) + more
-            self._wasted[job.workspace_id] = (wasted, now)
-            self._wasted.move_to_end(job.workspace_id)
+            self._wasted[computation.workspace_id] = (wasted, now)
+            self._wasted.move_to_end(computation.workspace_id)
             if len(self._wasted) > MOST_MARKED:
                 self._wasted.popitem(last=False)
-            raise Heavy(job) from None
+            raise Heavy(computation) from None
 
     def is_heavy(self, workspace_id: str) -> bool:
         """Return whether work of this workspace was too much lately where it was tried alone. An
@@ -202,33 +203,35 @@ class Compute:
 
     # --- beside it --------------------------------------------------------------------------------
 
-    async def call(self, job: Job[Result], *, large: bool = False) -> Result:
+    async def call(self, computation: Computation[Result], *, large: bool = False) -> Result:
         """The result, of work on the loop or in the process. Not within a transaction. Raises Busy,
         Unfinished, and what the work raises."""
         try:
-            return self.attempt(job, large=large)
+            return self.attempt(computation, large=large)
         except Heavy:
-            return await self.apart(job)
+            return await self.apart(computation)
 
-    async def apart(self, job: Job[Result], *, patience: float = PATIENCE) -> Result:
-        """The result of the job in the process. Raises as `call` does."""
-        result, _ = await self._asked(job, patience)
+    async def apart(
+        self, computation: Computation[Result], *, patience: float = PATIENCE
+    ) -> Result:
+        """The result of the computation in the process. Raises as `call` does."""
+        result, _ = await self._asked(computation, patience)
         return result
 
     async def within(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        """The result of work that opens transactions: jobs that are too heavy in there are done,
-        their results are held for it, and it is begun anew. Their workspace is marked for what was
-        tried in vain; what is known to be large may be done once, as reading a definition is.
-        Raises as `call` does."""
+        """The result of work that opens transactions: computations that are too heavy in there are
+        done, their results are held for it, and it is begun anew. Their workspace is marked for
+        what was tried in vain; what is known to be large may be done once, as reading a definition
+        is. Raises as `call` does."""
         mine: list[bytes] = []
         try:
-            for _ in range(MOST_JOBS):
+            for _ in range(MOST_COMPUTATIONS):
                 try:
                     return await work()
                 except Heavy as heavy:
                     if not heavy.large:
-                        self.mark(heavy.job.workspace_id)
-                    await self._hold(heavy.job, mine)
+                        self.mark(heavy.computation.workspace_id)
+                    await self._hold(heavy.computation, mine)
         finally:
             for key in mine:
                 held = self._held[key]
@@ -236,26 +239,26 @@ class Compute:
                 if not held.users:
                     del self._held[key]
         raise Unavailable(
-            f"This took more than {MOST_JOBS} computations, or what it is about kept changing;"
-            " retry the request."
+            f"This took more than {MOST_COMPUTATIONS} computations, or what it is about kept"
+            " changing; retry the request."
         )
 
-    async def _hold(self, job: Job[Any], mine: list[bytes]) -> None:
+    async def _hold(self, computation: Computation[Any], mine: list[bytes]) -> None:
         """Raises Busy."""
-        key = job.key
+        key = computation.key
         if key not in self._held:
-            self._refuse_held(job.workspace_id, mine, 0)
+            self._refuse_held(computation.workspace_id, mine, 0)
             found: Exception | tuple[Any]
             try:
-                result, weight = await self._asked(job, PATIENCE)
+                result, weight = await self._asked(computation, PATIENCE)
                 found = (result,)
             except Busy:
                 raise
             except Exception as error:  # noqa: BLE001 - raised where the result is looked for
                 found, weight = error, 1
             if key not in self._held:
-                self._refuse_held(job.workspace_id, mine, weight)
-                self._held[key] = _Held(job.workspace_id, found, weight)
+                self._refuse_held(computation.workspace_id, mine, weight)
+                self._held[key] = _Held(computation.workspace_id, found, weight)
         self._held[key].users += 1
         mine.append(key)
 
@@ -270,17 +273,17 @@ class Compute:
         if total and total + weight > ALL_HELD_BYTES * (SHARED if theirs else 1):
             raise _busy()
 
-    async def _asked(self, job: Job[Result], patience: float) -> tuple[Result, int]:
+    async def _asked(self, computation: Computation[Result], patience: float) -> tuple[Result, int]:
         began = monotonic()
         outcome = "ended"
         try:
-            answer = await self._queued(job, patience)
+            answer = await self._queued(computation, patience)
             kind, *values = pickle.loads(answer)  # noqa: S301 - of our own child, which runs our code
             if kind == "returned":
                 outcome = "done"
                 return values[0], len(answer)
             outcome = "failed"
-            raise _failure(job.seconds, *values)
+            raise _failure(computation.seconds, *values)
         except Busy:
             outcome = "refused"
             raise
@@ -288,13 +291,15 @@ class Compute:
             self._metrics.count("tidings_compute_jobs", outcome=outcome)
             self._metrics.observe("tidings_compute_seconds", monotonic() - began)
 
-    async def _queued(self, job: Job[Any], patience: float) -> bytes:
-        whose = (job.workspace_id, job.urgent)
-        self._refuse_more(whose, job.seconds, 0)  # before it costs anything to write it down
-        request = _request(job)
-        self._refuse_more(whose, job.seconds, len(request))
+    async def _queued(self, computation: Computation[Any], patience: float) -> bytes:
+        whose = (computation.workspace_id, computation.urgent)
+        self._refuse_more(
+            whose, computation.seconds, 0
+        )  # before it costs anything to write it down
+        request = _request(computation)
+        self._refuse_more(whose, computation.seconds, len(request))
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        waiting = _Waiting(whose, request, job.seconds, answer)
+        waiting = _Waiting(whose, request, computation.seconds, answer)
         self._queues.setdefault(whose, deque()).append(waiting)
         self._seconds += waiting.seconds
         self._bytes += len(request)
@@ -378,7 +383,7 @@ class Compute:
                 log.warning("compute process killed: it gave no answer", extra={"used": used})
                 if used >= waiting.seconds:
                     raise Unfinished(waiting.seconds) from None
-                raise _busy() from None  # the host stalls: the job has hardly run
+                raise _busy() from None  # the host stalls: the computation has hardly run
             except (OSError, EOFError, ValueError) as error:
                 log.warning("compute process ended", extra={"cause": repr(error)})
                 await self._end_child()
@@ -423,14 +428,16 @@ class _Bounded(BytesIO):
         return super().write(some)
 
 
-def _request(job: Job[Any]) -> bytes:
+def _request(computation: Computation[Any]) -> bytes:
     """Raises Unfinished."""
-    given = tuple(map(_shortened, job.given))
+    given = tuple(map(_shortened, computation.given))
     into = _Bounded()
     try:
-        compute_child.Pickler(into, pickle.HIGHEST_PROTOCOL).dump((job.work, given, job.seconds))
+        compute_child.Pickler(into, pickle.HIGHEST_PROTOCOL).dump(
+            (computation.work, given, computation.seconds)
+        )
     except MemoryError:
-        raise Unfinished(job.seconds) from None
+        raise Unfinished(computation.seconds) from None
     return into.getvalue()
 
 

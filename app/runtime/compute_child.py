@@ -1,9 +1,10 @@
-"""The compute process: one job after the other, from standard input to standard output.
+"""The compute process: one computation after the other, from standard input to standard output.
 
 Each message is its length, four bytes, and a pickle: (work, its arguments, seconds) comes in,
 ("returned", value) or ("raised", type, arguments, attributes) goes out. Only its parent writes to
-it. A job may take `seconds` of CPU time; `effort` tells templates, and a timer ends whatever else
-goes on for longer. It ends when its input does, so that it never outlives its parent for long.
+it. A computation may take `seconds` of CPU time; `effort` tells templates, and a timer ends
+whatever else goes on for longer. The process ends when its input does, so that it never outlives
+its parent for long.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from app.machine.document import LiteralFloat, LiteralInt
 
 LENGTH = Struct("!I")
 MOST_MEMORY = 768 * 1024 * 1024  # of addresses; what is in use is far less
-GRACE_SECONDS = 0.25  # after which the timer ends a job, beyond what templates may take
+GRACE_SECONDS = 0.25  # after which the timer ends a computation, beyond what templates may take
 MOST_ANSWER = 8 * 1024 * 1024  # bytes
 MOST_LITERALS = 100_000  # in an answer: an event loop reads them in a tenth of a second
 APP = Path(__file__).parents[1]
 
 
 class TooLong(BaseException):
-    """The job has used up its time."""
+    """The computation has used up its time."""
 
 
 def main() -> None:
@@ -44,7 +45,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for number in (signal.SIGINT, signal.SIGTERM):  # meant for the parent, which ends us
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGPROF, _end_job)
+    signal.signal(signal.SIGPROF, _end_computation)
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints, prints beside the answers
     while len(head := source.read(LENGTH.size)) == LENGTH.size:
@@ -62,7 +63,7 @@ def main() -> None:
         sink.flush()
 
 
-def _end_job(_number: int, _frame: FrameType | None) -> None:
+def _end_computation(_number: int, _frame: FrameType | None) -> None:
     raise TooLong
 
 
@@ -111,7 +112,7 @@ def _pickled(value: object) -> bytes:
 
 
 def _done(request: bytes) -> object:
-    """The result of the job. What it was given is let go before that is written."""
+    """The result of the computation. What it was given is let go before that is written."""
     work: Callable[..., Any]
     work, given, seconds = pickle.loads(request)  # noqa: S301 - the parent's own
     with effort.limited(seconds):

@@ -18,7 +18,7 @@ LATE = 4.0  # times the CPU time and two seconds more, by the wall's clock, unti
 START_SECONDS = 10.0
 MOST_RESIDENT = 112 * 1024 * 1024  # of bytes, 81 MB of them code: beyond it is replaced
 
-# Not as __main__, for pickles name the module; with what most jobs need.
+# Not as __main__, for pickles name the module; with what most computations need.
 START = (
     "import app.machine.content, app.machine.defaults, app.machine.step;"
     f" from {compute_child.__name__} import main; main()"
@@ -51,7 +51,7 @@ class ComputeProcess:
             )
             child = cls(process)
             try:
-                # Its first answer comes when it has started: a job's time does not run before.
+                # Its first answer comes when it has started: no computation's time runs before.
                 answer = await child._exchange(pickle.dumps((compute_child.build, (), 1.0)))
                 if pickle.loads(answer) != ("returned", BUILD):  # noqa: S301 - of our own child
                     raise RuntimeError("The code on disk has changed: restart this process.")

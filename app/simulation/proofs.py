@@ -17,7 +17,7 @@ from app.machine import document
 from app.machine.program import Json
 from app.messages import facts, providers, senders
 from app.process import Process
-from app.runtime.compute import Job, Unfinished
+from app.runtime.compute import Computation, Unfinished
 from app.simulation import cases as case_files
 from app.simulation import trial
 from app.simulation.expected import Expected
@@ -136,7 +136,7 @@ async def run(process: Process, db: Handle, subject: Subject) -> Sequence[CaseRe
             cases.append(Tried(EXPECTED, given, expect, there))
         except Problem as problem:
             unread.append(_unable(EXPECTED, expect, trial.sentence(problem)))
-    job = Job(
+    computation = Computation(
         subject.workspace_id,
         trial.prove,
         (cases, subject.trigger, subject.compiled, SECONDS),
@@ -145,7 +145,7 @@ async def run(process: Process, db: Handle, subject: Subject) -> Sequence[CaseRe
     )
     length = subject.length + sum(len(case.given) + len(case.expect) for case in cases)
     try:
-        return [*process.compute.here(job, large=length > LARGE), *unread]
+        return [*process.compute.here(computation, large=length > LARGE), *unread]
     except Unfinished as unfinished:
         return [*(_unable(one.name, one.expect, unfinished.detail) for one in cases), *unread]
 

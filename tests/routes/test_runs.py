@@ -11,7 +11,7 @@ from app.machine import document
 from app.process import Process
 from app.routes.runs import LARGE
 from app.runs import runner
-from app.runtime.compute import Compute, Job, Unfinished
+from app.runtime.compute import Computation, Compute, Unfinished
 from app.store import run_steps
 from tests.cast import SEND_HELLO, WEBHOOK, Cast, hook, settle
 
@@ -191,10 +191,10 @@ async def test_a_long_body_of_a_trigger_is_read_beside_the_loop(
     tried: list[bool] = []
     attempt = Compute.attempt
 
-    def noted(compute: Compute, job: Job[Any], *, large: bool = False) -> Any:
-        if job.work is document.rewritten:
+    def noted(compute: Compute, computation: Computation[Any], *, large: bool = False) -> Any:
+        if computation.work is document.rewritten:
             tried.append(large)
-        return attempt(compute, job, large=large)
+        return attempt(compute, computation, large=large)
 
     monkeypatch.setattr(Compute, "attempt", noted)
     shown = (await cast.vic.get(f"{RUNS}/{receipt['runId']}")).content
@@ -209,8 +209,8 @@ async def test_a_body_that_takes_too_long_to_be_written_again_is_shown_as_it_cam
     body = b'\xef\xbb\xbf{"email": "ada@example.com"}'
     receipt = await started(cast, token, body)
 
-    def unfinished(_: Compute, job: Job[Any], *, large: bool = False) -> None:
-        raise Unfinished(job.seconds)
+    def unfinished(_: Compute, computation: Computation[Any], *, large: bool = False) -> None:
+        raise Unfinished(computation.seconds)
 
     monkeypatch.setattr(Compute, "here", unfinished)
     shown = (await cast.vic.get(f"{RUNS}/{receipt['runId']}")).content

@@ -14,7 +14,7 @@ from app.process import Process
 from app.providers.base import Message, Receipt, SendError
 from app.runs import runner
 from app.runtime import compute
-from app.runtime.compute import Compute, Job
+from app.runtime.compute import Computation, Compute
 from app.store import held_messages, jobs
 from tests.cast import SEND_HELLO, Cast, hook, settle
 from tests.messages.test_delivery import accepts, with_provider
@@ -139,8 +139,8 @@ async def test_a_run_with_a_long_body_is_cancelled_whatever_waits_to_be_computed
     await settle(process)
     shown = await run_of(cast, receipt)
     monkeypatch.setattr(Compute, "_serve", lambda _: asyncio.sleep(600))
-    job = Job(cast.ed.workspace_id, abs, (1,), compute.WAITING_SECONDS / 2)
-    waiting = [asyncio.create_task(process.compute.apart(job)) for _ in range(2)]
+    computation = Computation(cast.ed.workspace_id, abs, (1,), compute.WAITING_SECONDS / 2)
+    waiting = [asyncio.create_task(process.compute.apart(computation)) for _ in range(2)]
     try:
         refused = await cast.vic.get(f"/runs/{receipt['runId']}")
         cancelled = await cast.ed.post(f"/runs/{receipt['runId']}/cancel")

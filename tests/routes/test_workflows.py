@@ -15,7 +15,7 @@ from app.definitions import findings
 from app.process import Process
 from app.routes import definitions
 from app.runtime import compute
-from app.runtime.compute import Compute, Job
+from app.runtime.compute import Computation, Compute
 from tests.cast import SEND_HELLO, Cast, any_address, settle
 from tests.cast import client as cast_client
 
@@ -310,8 +310,8 @@ async def test_a_workflow_is_stopped_whatever_waits_to_be_computed(
     assert len(str(steps)) > findings.LARGE
     url = f"{WORKFLOWS}/{(await activated(cast, steps=steps))['id']}"
     monkeypatch.setattr(Compute, "_serve", lambda _: asyncio.sleep(600))
-    job = Job(cast.ed.workspace_id, abs, (1,), compute.WAITING_SECONDS / 2)
-    waiting = [asyncio.create_task(process.compute.apart(job)) for _ in range(2)]
+    computation = Computation(cast.ed.workspace_id, abs, (1,), compute.WAITING_SECONDS / 2)
+    waiting = [asyncio.create_task(process.compute.apart(computation)) for _ in range(2)]
     try:
         judged = await cast.ed.patch(url, {"name": "Another"})
         stopped = await cast.ed.patch(url, {"state": state})

@@ -19,7 +19,7 @@ from app.machine.content import Message, PartError
 from app.machine.kept import Kept
 from app.machine.template import TOKENS, TemplateError
 from app.runtime import compute, compute_child, compute_process
-from app.runtime.compute import Busy, Compute, Heavy, Job, Unfinished
+from app.runtime.compute import Busy, Computation, Compute, Heavy, Unfinished
 from app.runtime.compute_process import ComputeProcess
 from app.simulation.scenes import Given
 from tests.conftest import lent
@@ -38,9 +38,11 @@ def many() -> str:
     return TEXT + os.urandom(4).hex()
 
 
-def rendered(workspace_id: str, source: str, seconds: float = 0.2, **facts: Any) -> Job[Message]:
+def rendered(
+    workspace_id: str, source: str, seconds: float = 0.2, **facts: Any
+) -> Computation[Message]:
     given = ("sms", {"text": source}, {**FACTS, **facts})
-    return Job(workspace_id, content.render, given, seconds)
+    return Computation(workspace_id, content.render, given, seconds)
 
 
 @pytest.fixture(scope="module")
@@ -88,10 +90,10 @@ async def test_what_exceeds_the_loop_s_budget_is_done_beside_it(
     computing: Compute, source: str
 ) -> None:
     trigger = {"list": [3, 1, 2] * 400, "text": "a" * 40_000}
-    job = rendered("ws_a", source, 2.0, trigger=trigger)
+    computation = rendered("ws_a", source, 2.0, trigger=trigger)
     with pytest.raises(Heavy):
-        computing.here(job)
-    assert await computing.apart(job) == content.render(*job.given)
+        computing.here(computation)
+    assert await computing.apart(computation) == content.render(*computation.given)
 
 
 async def test_the_loop_goes_on_and_a_neighbour_waits_for_one_job_at_most(
@@ -107,10 +109,10 @@ async def test_the_loop_goes_on_and_a_neighbour_waits_for_one_job_at_most(
 
     ends: list[str] = []
 
-    async def one(job: Job[Message]) -> None:
+    async def one(computation: Computation[Message]) -> None:
         with suppress(PartError):
-            await computing.call(job)
-        ends.append(job.workspace_id)
+            await computing.call(computation)
+        ends.append(computation.workspace_id)
 
     await computing.apart(rendered("ws_a", many()))  # the process has started
     ticking = asyncio.create_task(tick())
@@ -127,9 +129,9 @@ async def test_the_loop_goes_on_and_a_neighbour_waits_for_one_job_at_most(
 
 async def test_all_parts_of_a_message_have_one_budget(computing: Compute) -> None:
     parts = {"subject": "s", "html": HEAVY, "text": HEAVY, "preheader": HEAVY}
-    job = Job("ws_a", content.preview, ("email", parts, FACTS), 0.3)
+    computation = Computation("ws_a", content.preview, ("email", parts, FACTS), 0.3)
     began = time.perf_counter()
-    shown = await computing.call(job)
+    shown = await computing.call(computation)
     assert time.perf_counter() - began < 10
     for part in ("html", "text", "preheader"):
         assert shown[part] == {"error": "rendering takes more than 0.3 seconds (line 1)"}
@@ -201,7 +203,7 @@ async def test_a_refused_job_is_not_written_down(computing: Compute) -> None:
         ]
         await asyncio.sleep(0.01)
     with pytest.raises(Busy):
-        await computing.apart(Job("ws_a", len, (Unwritable(),)))
+        await computing.apart(Computation("ws_a", len, (Unwritable(),)))
     for task in asked:
         task.cancel()
     await asyncio.gather(*asked, return_exceptions=True)
@@ -212,14 +214,14 @@ async def test_an_urgent_job_waits_for_one_that_is_under_way_and_for_no_queue(
 ) -> None:
     ends: list[str] = []
 
-    async def one(name: str, job: Job[Message]) -> None:
+    async def one(name: str, computation: Computation[Message]) -> None:
         with suppress(PartError):
-            await computing.apart(job)
+            await computing.apart(computation)
         ends.append(name)
 
     heavy = [asyncio.create_task(one("heavy", rendered("ws_a", HEAVY))) for _ in range(3)]
     await asyncio.sleep(0.01)
-    urgent = Job("ws_a", content.render, ("sms", {"text": "x"}, FACTS), 0.1, urgent=True)
+    urgent = Computation("ws_a", content.render, ("sms", {"text": "x"}, FACTS), 0.1, urgent=True)
     await one("urgent", urgent)
     assert ends.index("urgent") <= 1
     await asyncio.gather(*heavy)
@@ -228,25 +230,25 @@ async def test_an_urgent_job_waits_for_one_that_is_under_way_and_for_no_queue(
 @pytest.mark.alone
 async def test_literals_are_written_as_short_as_they_came(computing: Compute) -> None:
     body = b'{"a":[' + b",".join([b"1.1"] * 50_000) + b"]}"
-    job = rendered("ws_a", "{{trigger.a | first}}", 1.0, trigger=document.parse(body))
-    assert len(compute._request(job)) < len(body) + 1_000
-    assert (await computing.apart(job)).parts == {"text": "1.1"}
+    computation = rendered("ws_a", "{{trigger.a | first}}", 1.0, trigger=document.parse(body))
+    assert len(compute._request(computation)) < len(body) + 1_000
+    assert (await computing.apart(computation)).parts == {"text": "1.1"}
     given = Given(trigger=document.parse(body))
-    simulated = Job("ws_a", last_of, (given,), 1.0)
+    simulated = Computation("ws_a", last_of, (given,), 1.0)
     assert len(compute._request(simulated)) < len(body) + 2_000
     assert await computing.apart(simulated) == "1.1"
     assert str(given.trigger["a"][0]) == "1.1"
-    answer = await computing.apart(Job("ws_a", document.parse, (body,), 1.0))
+    answer = await computing.apart(Computation("ws_a", document.parse, (body,), 1.0))
     assert str(answer["a"][-1]) == "1.1"
     assert len(compute_child._pickled(answer)) < 4 * len(body)
     twice = b"[%b,%b,%b]" % (body, body, body)
     with pytest.raises(Unfinished):  # more than an event loop reads in a moment
-        await computing.apart(Job("ws_a", document.parse, (twice,), 1.0))
+        await computing.apart(Computation("ws_a", document.parse, (twice,), 1.0))
 
 
 async def test_a_request_that_is_too_large_is_not_asked(fresh: Compute) -> None:
     with pytest.raises(Unfinished):
-        await fresh.apart(Job("ws_a", len, (["x" * 100_000 + str(n) for n in range(100)],)))
+        await fresh.apart(Computation("ws_a", len, (["x" * 100_000 + str(n) for n in range(100)],)))
     assert fresh._child is None
 
 
@@ -265,7 +267,7 @@ async def test_what_does_not_end_is_ended_and_the_next_job_is_done(
     computing: Compute, work: Any
 ) -> None:
     with pytest.raises(Unfinished) as refusal:
-        await computing.apart(Job("ws_a", work, (), 0.1))
+        await computing.apart(Computation("ws_a", work, (), 0.1))
     assert refusal.value.code == "invalid"
     assert (await computing.apart(rendered("ws_a", "x"))).parts == {"text": "x"}
 
@@ -294,9 +296,9 @@ async def test_a_process_that_says_nothing_is_killed(
     await fresh.apart(rendered("ws_a", "x"))
     assert fresh._child is not None
     silent = fresh._child.process
-    monkeypatch.setattr(compute_process, "LATE", -15.0)  # half a second for this job
-    with pytest.raises(Busy):  # the job itself has taken no time
-        await fresh.apart(Job("ws_a", time.sleep, (60,), 0.1))
+    monkeypatch.setattr(compute_process, "LATE", -15.0)  # half a second for this computation
+    with pytest.raises(Busy):  # the computation itself has taken no time
+        await fresh.apart(Computation("ws_a", time.sleep, (60,), 0.1))
     assert silent.returncode is not None
     monkeypatch.undo()
     assert (await fresh.apart(rendered("ws_a", "x"))).parts == {"text": "x"}
@@ -308,7 +310,7 @@ async def test_what_has_used_up_its_time_when_it_is_killed_is_unfinished(
     await computing.apart(rendered("ws_a", "x"))
     monkeypatch.setattr(compute_process, "LATE", -15.0)
     with pytest.raises(Unfinished):  # within one call, which no timer ends
-        await computing.apart(Job("ws_a", pow, (3, 10**8), 0.1))
+        await computing.apart(Computation("ws_a", pow, (3, 10**8), 0.1))
 
 
 async def test_a_process_that_cannot_start_fails_no_job_for_good(
@@ -321,7 +323,7 @@ async def test_a_process_that_cannot_start_fails_no_job_for_good(
             await fresh.apart(rendered("ws_a", "x"))
         assert (refusal.value.code, refusal.value.status) == ("unavailable", 503)
     assert [entry.message for entry in caplog.records].count(
-        "compute process does not start: its jobs are tried again later"
+        "compute process does not start: its computations are tried again later"
     ) == 1
     monkeypatch.undo()
     assert (await fresh.apart(rendered("ws_a", "x"))).parts == {"text": "x"}
@@ -391,9 +393,15 @@ async def test_a_transaction_finds_the_result_that_was_done_ahead(computing: Com
     async def work() -> str:
         tries.append(1)
         now = datetime.now(UTC)
-        job = rendered("ws_a", source, 2.0, now=now)
-        job = Job("ws_a", job.work, job.given, 2.0, same=lambda: "the same, whatever the time")
-        return computing.here(job).parts["text"]
+        computation = rendered("ws_a", source, 2.0, now=now)
+        computation = Computation(
+            "ws_a",
+            computation.work,
+            computation.given,
+            2.0,
+            same=lambda: "the same, whatever the time",
+        )
+        return computing.here(computation).parts["text"]
 
     assert (await computing.within(work)).startswith("A" * 1_000)
     assert len(tries) == 2
@@ -404,8 +412,10 @@ async def test_a_transaction_finds_the_result_that_was_done_ahead(computing: Com
 def wanting(computing: Compute, workspace_id: str, length: int, tries: list[int]) -> Any:
     async def work() -> int:
         tries.append(1)
-        jobs = [Job(workspace_id, wide, (length, number), 2.0) for number in range(2)]
-        made = [computing.here(job, large=True) for job in jobs]
+        computations = [
+            Computation(workspace_id, wide, (length, number), 2.0) for number in range(2)
+        ]
+        made = [computing.here(computation, large=True) for computation in computations]
         await asyncio.sleep(0.01)
         return sum(map(len, made))
 
@@ -448,15 +458,15 @@ async def test_a_workspace_is_heavy_whose_work_is_too_much_alone_as_well(
     computing: Compute,
 ) -> None:
     """One overrun may be the machine's."""
-    job = rendered("ws_a", many(), 2.0)
+    computation = rendered("ws_a", many(), 2.0)
 
     async def work() -> Message:
-        return computing.here(job)
+        return computing.here(computation)
 
     with pytest.raises(Heavy):
         await work()
     assert not computing.is_heavy("ws_a")
-    assert await computing.within(work) == content.render(*job.given)
+    assert await computing.within(work) == content.render(*computation.given)
     assert computing.is_heavy("ws_a")
 
 
@@ -498,7 +508,7 @@ async def test_an_input_that_changes_each_time_is_not_tried_for_ever(computing: 
 
 async def test_errors_cross_the_pipe_as_they_are(computing: Compute) -> None:
     with pytest.raises(Problem) as refusal:
-        await computing.apart(Job("ws_a", raising, ()))
+        await computing.apart(Computation("ws_a", raising, ()))
     problem = refusal.value
     assert (problem.code, problem.detail, problem.extra) == (
         "invalid",
