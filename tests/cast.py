@@ -73,14 +73,14 @@ class Person:
         )
 
     async def made(self, url: str, json: Any) -> dict[str, Any]:
-        """What a POST that must succeed has made."""
+        """Make something by a POST that must succeed, and return it."""
         response = await self.post(url, json)
         assert response.status_code in (200, 201, 202), response.text
         made: dict[str, Any] = response.json()
         return made
 
     async def read(self, url: str) -> dict[str, Any]:
-        """What a GET that must succeed answers."""
+        """Read by a GET that must succeed."""
         response = await self.get(url)
         assert response.status_code == 200, response.text
         read: dict[str, Any] = response.json()
@@ -128,7 +128,7 @@ CASTING = {
 
 
 async def assemble(process: Process, through: httpx2.AsyncClient) -> Cast:
-    """In one transaction of six statements: half of all tests begin with it."""
+    """Assemble the cast in one transaction of six statements: half of all tests begin with it."""
     cast, rows = Cast(through), Rows(process)
     for place, people in CASTING.items():
         workspace_id = rows.found(place)
@@ -146,7 +146,8 @@ async def seal(process: Process) -> None:
 
 
 async def workspace(process: Process, name: str) -> str:
-    """With an owner who verified an address, and whom no test asks for anything."""
+    """Found a workspace with an owner who verified an address, and whom no test asks for
+    anything."""
     rows = Rows(process)
     id = rows.found(name)
     user_id, _ = rows.user(f"owner-{secrets.token_hex(8)}")
@@ -251,7 +252,7 @@ async def suppress(
     source: str = "provider",
     is_shown: bool = True,
 ) -> Suppression:
-    """In a transaction of its own; the address need not be a contact's."""
+    """Suppress an address, which need not be a contact's, in a transaction of its own."""
     async with process.database.write() as db:
         return await consent.suppress(
             process, db, workspace_id=workspace_id, channel=channel, address=address,
@@ -283,7 +284,8 @@ async def kinds_due(process: Process) -> set[str]:
 
 
 async def lock_waiters(process: Process, number: int) -> None:
-    """Until that many transactions wait for others; SQLite's stand in line for the one writer."""
+    """Wait until that many transactions wait for others; SQLite's stand in line for the one
+    writer."""
     if process.database.engine == "sqlite":
         return
     waiting = """SELECT count(*) FROM pg_stat_activity

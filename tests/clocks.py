@@ -35,7 +35,7 @@ class Clock:
         }
 
     def jump(self, seconds: int) -> None:
-        """To so much before or after the right time."""
+        """Jump to so much before or after the right time."""
         whole = self._file.with_suffix(".new")
         whole.write_text(f"{seconds:+d}\n")
         whole.replace(self._file)  # nobody reads half of it

@@ -40,7 +40,7 @@ def document() -> dict[str, Any]:
 
 @cache
 def validator(schema: bytes) -> Any:
-    """With those components alone that it refers to: all of them take a hundred times as long."""
+    """Make a validator with the components that it refers to alone, in a hundredth of the time."""
     whole, components = orjson.loads(schema), defaultdict[str, dict[str, Any]](dict)
     left = list(_references(whole))
     while left:
@@ -92,7 +92,7 @@ def resolved(answer: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What the document says of one method at one path."""
+    """Operation of the document: one method at one path."""
 
     name: str
     path: str
@@ -129,7 +129,7 @@ class Operation:
             assert there or not documented or "x-codes" in answer, f"{what} has no {name}"
 
     def check_accepted(self, request: httpx2.Request) -> None:
-        """What was taken is what the document would let a client send."""
+        """Check that what was taken is what the document would let a client send."""
         parameters = {
             one["name"] for one in self.documented.get("parameters", ()) if one["in"] == "query"
         }
@@ -144,7 +144,8 @@ class Operation:
 
 @cache
 def operations() -> Mapping[tuple[str, str], list[tuple[re.Pattern[str], Operation]]]:
-    """By method and first segment, which is a word always; each with the pattern of its path."""
+    """Read the operations by method and first segment, a word always; each with its path's
+    pattern."""
     found = defaultdict[tuple[str, str], list[tuple[re.Pattern[str], Operation]]](list)
     for endpoint in EVERY:
         method, path = endpoint.method, endpoint.path
@@ -165,7 +166,7 @@ def first_of(path: str) -> str:
 
 
 def refuses_part(response: httpx2.Response) -> bool:
-    """Whether a batch was answered, and not all of it was right."""
+    """Return whether a batch was answered, and not all of it was right."""
     if response.headers.get("Content-Type") != "application/json":
         return False
     answer = response.json()

@@ -104,8 +104,8 @@ gc.set_threshold(*COLLECTS_AFTER)
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """As Python does. Where its own handler is in place, asyncio takes its turn for each fixture
-    and each test, which took more time than most of them."""
+    """Interrupt as Python does. Where its own handler is in place, asyncio takes its turn for each
+    fixture and each test, which took more time than most of them."""
     signal.default_int_handler(number, frame)
 
 
@@ -122,7 +122,7 @@ def pytest_configure() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Of few tests that are asked for by their mark, the other files are not even imported."""
+    """Import only the files of the few tests that are asked for by their mark."""
     mark = config.option.markexpr
     if mark not in ("drill", "alone") or not collection_path.name.startswith("test_"):
         return None
@@ -173,7 +173,7 @@ def pytest_timeout_cancel_timer() -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """What hostile text a test has logged must survive the way from one test process to another."""
+    """Escape what hostile text a test has logged, for its way to another test process."""
     report = yield
     report.sections = [
         (name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections
@@ -290,7 +290,7 @@ async def database(connect: Callable[..., Awaitable[Database]]) -> Database:
 
 @pytest.fixture(scope="session")
 async def compute_processes() -> AsyncIterator[list[ComputeProcess]]:
-    """Those that a test has left idle: to start one takes half a second of a core."""
+    """Compute processes that a test has left idle: to start one takes half a second of a core."""
     idle: list[ComputeProcess] = []
     yield idle
     for one in idle:
@@ -375,7 +375,7 @@ def logging_as_before() -> Iterator[None]:
 
 @pytest.fixture
 def records() -> Records:
-    """What loggers of ours, or those whose names begin like this, have told since then."""
+    """Records of loggers of ours, or of those whose names begin like this, since then."""
     stream = io.StringIO()
     logs.configure(wire.settings(LOG_LEVEL="info"), stream=stream)
 

@@ -42,7 +42,7 @@ system_trust()  # here, and not by each fork for itself
 
 
 class Forked:
-    """What `python -m app` does, in a fork of a process that has imported everything: a start takes
+    """Command of `python -m app` in a fork of a process that has imported everything. A start takes
     milliseconds, where Python and the libraries need a second of one core."""
 
     def __init__(
@@ -197,7 +197,7 @@ class Part:
         self.process.wait(PATIENCE_SECONDS)
 
     def stop(self) -> int:
-        """As a platform does; the exit code."""
+        """Stop as a platform does; returns the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(PATIENCE_SECONDS)
 
@@ -365,7 +365,7 @@ def owner_of(
 
 
 def made(client: httpx2.Client, url: str, body: Any) -> dict[str, Any]:
-    """What a POST that must succeed has made."""
+    """Make something by a POST that must succeed."""
     response = client.post(url, json=body)
     assert response.status_code in (200, 201, 202), f"{url}: {response.text}"
     answer: dict[str, Any] = response.json()

@@ -299,7 +299,7 @@ def _said(row: Row) -> SentMessage:
 
 
 def endings(trace: Trace) -> dict[str, list[simulation.MessageOutcome]]:
-    """What became of each message, to be foreseen; only of what a provider was asked to send."""
+    """List what became of each message that a provider was asked to send, to be foreseen."""
     found: dict[str, list[simulation.MessageOutcome]] = {}
     for passage in trace.passages:
         if passage.sent is not None and passage.sent.content is not None:

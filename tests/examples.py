@@ -1,4 +1,4 @@
-"""How many examples a property test draws: always the same few, or EXAMPLES times as many."""
+"""Number of examples that a property test draws: always the same few, or EXAMPLES times as many."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def says(
 
 
 async def never(_asked: Asked, _writer: asyncio.StreamWriter) -> None:
-    """Has the request, and is silent until the caller goes away or the test ends."""
+    """Take the request, and be silent until the caller goes away or the test ends."""
     await asyncio.Event().wait()
 
 

@@ -68,7 +68,7 @@ class OpenIdProvider:
         return f"http://{self.host}:{self.port}"
 
     def new_key(self) -> None:
-        """In place of those before it."""
+        """Make a new key in place of those before it."""
         kid = secrets.token_hex(4)
         self.keys = [RSAKey.generate_key(2048, {"kid": kid, "use": "sig", "alg": "RS256"})]
 

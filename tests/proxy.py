@@ -40,20 +40,20 @@ class Proxy:
         self.witness: Callable[[], Awaitable[None]] | None = None
 
     def cut_before(self, pattern: bytes) -> None:
-        """What contains the pattern never arrives; both sides lose the connection."""
+        """Cut the connection before what contains the pattern, which never arrives."""
         self._fault, self._pattern = "cut_before", pattern
 
     def cut_after(self, pattern: bytes) -> None:
-        """It arrives, is answered, and the answer is lost with the connection."""
+        """Cut the connection after the pattern: it arrives, is answered, and the answer is lost."""
         self._fault, self._pattern = "cut_after", pattern
 
     def hold(self, pattern: bytes) -> None:
-        """It arrives, and its answer waits until all is well again."""
+        """Hold the answer to what contains the pattern until all is well again."""
         self._fault, self._pattern = "hold", pattern
         self._healed.clear()
 
     def slow_down(self, seconds: float) -> None:
-        """Whatever is read is passed on so much later, in order; more is not read meanwhile."""
+        """Pass on whatever is read so much later, in order; more is not read meanwhile."""
         self._latency = seconds
 
     def swallow(self) -> None:
@@ -69,7 +69,7 @@ class Proxy:
         self._fault, self._pattern = "swallow_after", pattern
 
     def replace(self, pattern: bytes, replacement: bytes) -> None:
-        """It arrives as something else of the same length, unless it comes in two pieces."""
+        """Replace the pattern by something of the same length, unless it comes in two pieces."""
         self._fault, self._pattern, self._replacement = "replace", pattern, replacement
 
     def heal(self) -> None:

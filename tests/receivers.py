@@ -84,7 +84,7 @@ class Received:
 
     @property
     def subject(self) -> str:
-        """Of ASCII."""
+        """Subject, in ASCII."""
         return self._header("Subject")
 
     def _header(self, name: str) -> str:
@@ -93,7 +93,8 @@ class Received:
 
 
 def read_ledger(path: Path) -> list[Received]:
-    """In the order of acceptance. A last line that was cut off was never acknowledged."""
+    """Read a ledger in the order of acceptance. A last line that was cut off was never
+    acknowledged."""
     lines = path.read_text().split("\n")[:-1] if path.exists() else []
     return [_received(json.loads(line)) for line in lines]
 
@@ -209,7 +210,7 @@ class Receiver:
         await self.left_alone()
 
     async def left_alone(self, seconds: float = 10) -> None:
-        """Until no session is open."""
+        """Wait until no session is open."""
         async with asyncio.timeout(seconds):
             while self._open:
                 self._nobody.clear()
@@ -341,7 +342,7 @@ class Server(SMTP):
             self.task.cancel()  # a TLS handshake that failed would leave it waiting
 
     async def vanish(self) -> None:
-        """Never returns: losing its connection ends the session."""
+        """Vanish without returning: losing its connection ends the session."""
         self.cut()
         await asyncio.Event().wait()
 
@@ -387,7 +388,7 @@ def expand(script: str) -> list[str]:
 
 
 async def serve(receiver: Receiver) -> None:
-    """Until SIGTERM. The first line of output is the URL, for whoever started this."""
+    """Serve until SIGTERM. The first line of output is the URL, for whoever started this."""
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)

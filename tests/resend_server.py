@@ -23,13 +23,13 @@ DROP, DROP_ACCEPTED, STALL = "drop", "accept, then drop", "stall"
 
 
 def refusal(status: int, name: str, message: str = "No.", **headers: str) -> dict[str, Any]:
-    """As Resend lays errors out."""
+    """Make an error as Resend lays it out."""
     body = {"statusCode": status, "message": message, "name": name}
     return {"status": status, "body": body, "headers": headers}
 
 
 def event(kind: str, accepted: Mapping[str, Any], **more: Any) -> bytes:
-    """As Resend lays it out: tags come back as an object."""
+    """Make an event as Resend lays it out: tags come back as an object."""
     now = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
     data = {
         "created_at": now,

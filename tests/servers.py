@@ -61,8 +61,8 @@ class Server:
     """A process with its own directory and a port that the system chose and that it keeps."""
 
     def __init__(self, name: str, *, durable: bool = False) -> None:
-        """What need not be durable is kept in memory, if conftest.py has found enough of it: to
-        make a database, and to remove it, costs a disk a tenth of a second of a core."""
+        """Keep in memory what need not be durable, if conftest.py has found enough of it. To make a
+        database, and to remove it, costs a disk a tenth of a second of a core."""
         memory = None if durable else os.environ.get("PYTEST_DEBUG_TEMPROOT")
         self.directory = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=memory))
         self.port = free_port()
@@ -99,7 +99,7 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Of the process, which must run."""
+        """Id of the process, which must run."""
         assert self._pid is not None, "it does not run"
         return self._pid
 
@@ -108,7 +108,7 @@ class Server:
         return self._pid is not None
 
     def stop(self) -> None:
-        """At once, without asking its clients."""
+        """Stop at once, without asking its clients."""
         self._end(self.stop_signal)
 
     def kill(self) -> None:
@@ -135,7 +135,7 @@ class Server:
         raise NotImplementedError
 
     def _answers(self, pid: int) -> bool:
-        """It, and not another server on a port that was stolen."""
+        """Return whether it answers, and not another server on a port that was stolen."""
         raise NotImplementedError
 
     def _popen(self, *command: str | Path, **how: Any) -> subprocess.Popen[bytes]:
@@ -192,7 +192,7 @@ class PostgresServer(Server):
         self._run("pg_ctl", "reload", "-D", self._data)
 
     def freeze(self) -> None:
-        """It answers nobody, and refuses nobody either."""
+        """Freeze the server: it answers nobody, and refuses nobody either."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
@@ -216,7 +216,7 @@ class PostgresServer(Server):
 
     @contextmanager
     def passwords_asked(self, *, of: str) -> Iterator[None]:
-        """Of this role over TCP, where others are trusted."""
+        """Ask passwords of this role over TCP, where others are trusted."""
         rules = self._data / "pg_hba.conf"
         usual = rules.read_text()
         for text in (f"host all {of} 127.0.0.1/32 scram-sha-256\n{usual}", usual):
@@ -251,7 +251,8 @@ class PostgresServer(Server):
         return words[:1] + words[-1:] == [str(pid), "ready"]
 
     def _runnable(self, binaries: Path) -> Path:
-        """As nobody, below a closed home directory, only a copy of the wheel's files can run."""
+        """Copy the wheel's files where, as nobody, they cannot run below a closed home
+        directory."""
         try:
             self._run(binaries / "postgres", "--version")
         except (PermissionError, subprocess.CalledProcessError):
@@ -354,14 +355,14 @@ _CLUSTERS: dict[str, Citus] = {}  # by the URLs of their coordinators
 
 
 def has_citus() -> bool:
-    """Where REQUIRE_CITUS is set, its absence is a failure."""
+    """Return whether Citus is there; where REQUIRE_CITUS is set, its absence is a failure."""
     if citus_binaries() is None and os.environ.get("REQUIRE_CITUS"):
         pytest.exit(NO_CITUS, returncode=1)
     return citus_binaries() is not None
 
 
 def citus_binaries() -> Path | None:
-    """Of a PostgreSQL in which the extension is installed."""
+    """Find the binaries of a PostgreSQL in which the extension is installed."""
     for binaries in postgres_binaries():
         shown = subprocess.run(
             [binaries / "pg_config", "--sharedir"], capture_output=True, text=True, check=False
@@ -409,7 +410,7 @@ class PgBouncer(Server):
             super().start()
 
     def stop(self) -> None:
-        """Of the two, the server: the pooler stays."""
+        """Stop the server of the two: the pooler stays."""
         self.server.stop()
 
     def kill(self) -> None:
@@ -483,10 +484,10 @@ class GivenServer:
         self.url = self.tcp_url = url
 
     def start(self) -> None:
-        """It runs."""
+        """Start nothing: it runs."""
 
     def remove(self) -> None:
-        """It stays."""
+        """Remove nothing: it stays."""
 
     def stop(self) -> None:
         raise RuntimeError("Tests that stop a server need one that they boot themselves.")
@@ -688,7 +689,7 @@ def _emptying(url: str) -> list[tuple[str, str]]:
 
 
 def clock_of(database: Database) -> object:
-    """What :now is to it."""
+    """Read what :now is to the database."""
     backend: Any = database._databases._backend
     return backend.now if database.engine == "postgresql" else backend.offset
 
@@ -796,7 +797,7 @@ class SharedDatabases:
 
 
 def is_busy(database: Database) -> bool:
-    """Whether a connection is in use. Raises RuntimeError when it is not connected."""
+    """Return whether a connection is in use. Raises RuntimeError when it is not connected."""
     backend: Any = database._databases._backend
     if database.engine == "postgresql":
         return database.connections()["busy"] > 0
@@ -849,7 +850,8 @@ class CopiedFile:
         self._schema = self._version()
 
     def is_emptied(self) -> bool:
-        """Not one whose tables were changed, or which somebody still writes to."""
+        """Return whether the file was emptied, with its tables unchanged and nobody writing to it
+        still."""
         try:
             if self._version() != self._schema:
                 return False

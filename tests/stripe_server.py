@@ -36,7 +36,7 @@ def signature(payload: bytes, *, secret: str = WEBHOOK_SECRET, at: int | None = 
 
 
 def event(kind: str, about: Mapping[str, Any], **more: Any) -> bytes:
-    """As Stripe lays it out."""
+    """Make an event as Stripe lays it out."""
     payload = {
         "id": f"evt_{secrets.token_hex(8)}",
         "object": "event",
@@ -51,7 +51,7 @@ def event(kind: str, about: Mapping[str, Any], **more: Any) -> bytes:
 
 
 def priced(plan: str) -> dict[str, Any]:
-    """As Stripe tells of a price."""
+    """Make a price as Stripe shows it."""
     return {
         "id": PRICES[plan],
         "object": "price",
@@ -91,7 +91,7 @@ class StripeServer:
     # --- what people do there ---------------------------------------------------------------------
 
     def pay(self, session_id: str, *, status: str = "active") -> bytes:
-        """On the page of the session; the event that tells of it."""
+        """Pay on the page of the session; returns the event that reports it."""
         session = self.sessions[session_id]
         if session["status"] != "open":
             raise LookupError(f"the page of this session is {session['status']}")
@@ -129,7 +129,7 @@ class StripeServer:
         return list(table.values())[-1]
 
     def live(self) -> list[str]:
-        """What is charged for: prices."""
+        """List what is charged for: prices."""
         return [
             one["items"]["data"][0]["price"]["id"]
             for one in self.subscriptions.values()

@@ -1,4 +1,4 @@
-"""Where a test is when its time runs out, and a run that ends though that has ended its process."""
+"""Place of a test when its time runs out, and a run that ends though that has ended its process."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def tell(nodeid: str, main_thread: int) -> None:
 
 
 class Watch:
-    """What is to be called when a test has taken so long: one thread looks now and then, for all of
-    them, where pytest-timeout begins one for each test and waits for its end."""
+    """Watch that calls something when a test has taken so long. One thread looks now and then, for
+    all of them, where pytest-timeout begins one for each test and waits for its end."""
 
     LOOKS_EVERY = 0.5  # seconds
 
@@ -105,7 +105,8 @@ class Scheduler(LoadFileScheduling):
                 node.shutdown()
 
     def _has_collected(self, node: WorkerController) -> bool:
-        """Not yet, when it has come in place of a dead one."""
+        """Return whether the node has collected: not yet, when it has come in place of a dead
+        one."""
         return node in self.registered_collections
 
     def _reschedule(self, node: WorkerController) -> None:
@@ -117,7 +118,7 @@ class Scheduler(LoadFileScheduling):
         return {test: place for place, test in enumerate(self.collection or ())}
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        """By a table: xdist looks through thirteen thousand names for each of them."""
+        """Assign work by a table: xdist looks through thirteen thousand names for each of them."""
         name, unit = self.workqueue.popitem(last=False)
         self.assigned_work.setdefault(node, {})[name] = unit
         node.send_runtest_some([self._places[test] for test in unit if not unit[test]])

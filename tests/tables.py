@@ -14,7 +14,8 @@ Test: TypeAlias = Callable[..., Awaitable[None]]
 
 
 def each_row(names: str | Sequence[str], table: Iterable[Any]) -> Callable[[Test], Test]:
-    """Like parametrize. All rows are tried, and each that fails is named in the failure."""
+    """Parametrize a test so that all rows are tried, and each that fails is named in the
+    failure."""
     rows = list(table)
     assert rows, "a table without rows tries nothing"
 

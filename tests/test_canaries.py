@@ -37,7 +37,7 @@ JSON = "application/json"
 
 @dataclass(slots=True)
 class Canaries:
-    """What was planted, by name, and everything that was answered meanwhile and since."""
+    """Canaries: what was planted, by name, and everything that was answered meanwhile and since."""
 
     planted: dict[str, str] = field(default_factory=dict)
     answers: list[tuple[str, str]] = field(default_factory=list)  # what was asked, and told
@@ -97,7 +97,7 @@ async def process(
     canaries: Canaries,
     mail: Receiver,
 ) -> AsyncIterator[Process]:
-    """In production, with every secret that its environment may hold."""
+    """A process in production, with every secret that its environment may hold."""
     smtp = mail.url.replace("//", f"//olivia:{canaries.planted['SMTP password']}@")
     environ = {
         "ENVIRONMENT": "production",
@@ -209,7 +209,7 @@ async def plant_people(
 
 
 async def plant_credentials(canaries: Canaries, visitor: Visitor) -> None:
-    """And a key's answer, which is kept for its copies."""
+    """Plant credentials, and a key's answer, which is kept for its copies."""
     path = "/settings/api-keys"
     for name in ("API key", "second API key"):
         key = await visitor.post(path, {"name": name, "role": "owner"}, Idempotency_Key=name)
@@ -280,7 +280,7 @@ async def plant_definitions(
 
 
 async def plant_mistakes(canaries: Canaries, visitor: Visitor) -> None:
-    """What people send to the wrong place must not come back, nor be written down."""
+    """Plant what people send to the wrong place: it must not come back, nor be written down."""
     body = {"email": "a@x.test", "password": canaries.plant("stray password"), "nonsense": 1}
     await visitor.post("/auth/token", body)
     await visitor.post("/contacts", {"email": canaries.plant("stray value"), "phone": 7})

@@ -24,7 +24,7 @@ EXAMPLES = sorted((Path(__file__).parents[1] / "docs/examples").glob("*.json"))
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """As `make clients` does."""
+    """The client's code, generated as `make clients` does."""
     place = tmp_path_factory.mktemp("generated")
     (place / "openapi.json").write_text(json.dumps(conformance.document()))
     lacks = build.generate(place / "openapi.json", place / NAME)
@@ -50,7 +50,7 @@ async def call(operation: str, through: Any, *path: str, **given: Any) -> Any:
 
 @pytest.fixture
 def client(process: Process, application: Edge, generated: Path) -> Callable[..., Any]:
-    """Of the generated code, for a bearer or for a stranger."""
+    """A client of the generated code, for a bearer or for a stranger."""
     base_url = process.settings.base_url
 
     def client(bearer: str | None = None) -> Any:

@@ -29,7 +29,7 @@ MORNING = timedelta(hours=1)
 
 @pytest.fixture
 async def environ(database: Database, database_url: str) -> dict[str, str]:
-    """What every process of this deployment is started with."""
+    """The environment that every process of this deployment is started with."""
     return {
         "DATABASE_URL": database_url,
         "SECRET_KEY": "a secret key that is kept through every restart",
@@ -50,7 +50,8 @@ def offset_to(moment: datetime) -> str:
 
 
 def moments(until: datetime) -> Iterator[tuple[datetime, int]]:
-    """When the process is started again, and how many messages each run must have sent by then."""
+    """List when the process is started again, and how many messages each run must have sent by
+    then."""
     yield FRIDAY + timedelta(hours=1), 0
     yield FRIDAY + timedelta(days=1), 0
     yield datetime(2026, 10, 25, 1, tzinfo=UTC), 0  # the clocks change

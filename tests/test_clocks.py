@@ -1,4 +1,4 @@
-"""That a clock of the campaign really jumps in a living process, and the monotonic one does not."""
+"""Clocks of the campaign, which jump in a living process; the monotonic one does not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_living_process_sees_the_jump_in_the_time_of_day_alone(tmp_path: Path)
     ) as process:
 
         def apart() -> tuple[float, float]:
-            """Of its two clocks from ours."""
+            """Measure how far its two clocks are from ours."""
             assert process.stdin is not None
             assert process.stdout is not None
             process.stdin.write("\n")

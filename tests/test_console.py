@@ -1,5 +1,5 @@
-"""Whatever the API can do, a person can see and do in the console; docs/console.md says what not,
-and why."""
+"""Screens of the console, for whatever the API can do; docs/console.md says what has none, and
+why."""
 
 from __future__ import annotations
 

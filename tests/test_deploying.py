@@ -1,4 +1,4 @@
-"""What is written for platforms and containers fits what the service asks for."""
+"""Files for platforms and containers, which fit what the service asks for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_button_asks_for_what_production_needs_and_nothing_unknown() -> None
 
 
 def of_the_button() -> Settings:
-    """With what it sets, and what it asks for."""
+    """Make the settings of the button, with what it sets, and what it asks for."""
     values = {name: text["value"] for name, text in HEROKU["env"].items() if "value" in text}
     asked = {
         "SECRET_KEY": "0" * 64,
@@ -137,7 +137,7 @@ def test_a_unit_gives_its_migration_the_time_that_migrate_gives_itself() -> None
 
 
 def block(beginning: str) -> str:
-    """Of the guide, as it is typed or saved."""
+    """Find a block of the guide, as it is typed or saved."""
     [found] = [
         one for one in re.findall(r"(?:^    .*\n|^\n(?=    ))+", GUIDE, re.M) if beginning in one
     ]

@@ -87,7 +87,7 @@ async def test_a_real_run_does_what_the_example_says(real: Process, name: str) -
 
 
 def answering(case: Case) -> Respond:
-    """What the one server says that an example asks at most."""
+    """Answer as the one server does that an example asks at most."""
     [answer] = list(case.input.http_answers.values()) or [HttpAnswer(status=200)]
     assert isinstance(answer, HttpAnswer)
     return says(answer.body, f"{answer.status} Done")

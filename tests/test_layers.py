@@ -30,8 +30,8 @@ SQL = re.compile(
 
 
 def modules(*places: str, holding: str = "") -> list[Path]:
-    """Those whose text holds this pattern: to parse all of them takes seconds, and a module that
-    does not have the word cannot break its rule."""
+    """List the modules whose text holds this pattern. To parse all of them takes seconds, and a
+    module that does not have the word cannot break its rule."""
     found = [path for place in places for path in paths_in(place)]
     assert found, f"there is nothing in {places}"
     return [path for path in found if re.search(holding, source(path))]

@@ -524,7 +524,7 @@ def children(part: Part) -> list[int]:
 
 
 async def first_answer(port: int) -> int:
-    """As a router finds out: at once again when nobody takes the connection."""
+    """Ask for the first answer as a router does: at once again when nobody takes the connection."""
     url = f"http://127.0.0.1:{port}"
     async with (
         httpx2.AsyncClient(base_url=url, verify=system_trust()) as client,

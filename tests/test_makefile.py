@@ -1,4 +1,4 @@
-"""What an old make or Python is told; which tests run by themselves."""
+"""Makefile: what an old make or Python gets to read; which tests run by themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what: every route names a permission, and every role is held to it over HTTP."""
+"""Policy: every route names a permission, and every role is held to it over HTTP."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ def least(can: str) -> str:
 
 
 def path_of(endpoint: Endpoint, **given: str) -> str:
-    """With an id that nothing has, unless it is given."""
+    """Write a path with an id that nothing has, unless it is given."""
     fill = {
         "id": "con_" + "0" * 26,
         "tag": "lead",
@@ -334,12 +334,12 @@ async def test_every_role_is_held_to_the_policy(cast: Cast, process: Process) ->
 
 
 def comes_last(endpoint: Endpoint) -> bool:
-    """Whoever has logged out may nothing more."""
+    """Return whether the route comes last: whoever has logged out may nothing more."""
     return endpoint.path == "/auth/logout"
 
 
 def roles_from(lowest: str) -> list[str]:
-    """In their order; of anybody and of super-admins nothing is asked here."""
+    """List the roles in their order; of anybody and of super-admins nothing is asked here."""
     ranks = roles.ROLES
     return list(ranks[ranks.index(lowest) :]) if lowest in ranks else []
 

@@ -247,7 +247,8 @@ def drawn(steps: list[Any], program: Program) -> dict[str, Any]:
 
 
 def compiled(shape: Any, raw: Any) -> Program:
-    """Only what the check lets pass: an exit may leave steps behind it that nothing reaches."""
+    """Compile only what the check lets pass: an exit may leave steps behind that nothing
+    reaches."""
     program = check.compile(shape, document.parse(document.dumps(raw))).program
     assume(program is not None)
     assert program is not None

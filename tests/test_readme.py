@@ -56,7 +56,7 @@ def test_the_readme_names_both_headers_of_a_chain() -> None:
 
 
 def blocks() -> list[str]:
-    """What the tour gives to paste, in order."""
+    """List what the tour gives to paste, in order."""
     tour = README.split("## A tour")[1].split("\n## ")[0].split("### ")[0]
     found = re.findall(r"(?:^    .*\n)+", tour, re.MULTILINE)
     return [re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in found]
@@ -130,7 +130,7 @@ def test_the_tour_can_be_pasted_into_a_shell_beside_make_run(tmp_path: Path) -> 
         session: list[str] = []
 
         def paste(block: str) -> list[Any]:
-            """Into the shell as it was left: what its requests answered."""
+            """Paste into the shell as it was left; returns what its requests answered."""
             for placeholder, value in seen.items():
                 block = block.replace(placeholder, value)
             typed = "\n".join([*session, block])

@@ -102,7 +102,7 @@ class Load:
             self.accepted[response.json()["runId"]] = address
 
     def work_for_ever(self) -> None:
-        """What members do, on tables old and new."""
+        """Do what members do, on tables old and new."""
         headers = {"Authorization": f"Bearer {self.key}"}
         with httpx2.Client(timeout=10, verify=system_trust(), headers=headers) as client:
             for path, body in cycle(CALLS):

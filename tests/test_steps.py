@@ -87,7 +87,7 @@ def _types(schema: Mapping[str, Any]) -> str:
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    """In words; of a number with its bounds."""
+    """Write a type in words; of a number with its bounds."""
     bounds = {**schema, **schema.get("x-active", {})}
     match schema:
         case {"enum": options}:

@@ -132,7 +132,7 @@ def payload(name: str) -> dict[str, Any]:
 
 
 def post(definition: dict[str, Any], body: Any) -> dict[str, Any]:
-    """As the sender would: the exact bytes, signed."""
+    """Post as the sender would: the exact bytes, signed."""
     raw = json.dumps(body, ensure_ascii=False).encode()
     signature = hmac.digest(SECRET.encode(), raw, "sha256").hex()
     response = httpx2.post(
@@ -375,7 +375,7 @@ def test_the_processes_end_in_order_when_they_are_told_to(deployment: Deployment
 def sent_by(
     api: httpx2.Client, mail: MailServer, definition: dict[str, Any], body: Any
 ) -> list[Received]:
-    """What the mail server has got for this one event."""
+    """List what the mail server has got for this one event."""
     before = len(mail.received)
     receipt = post(definition, body)
     run = finished(api, receipt)

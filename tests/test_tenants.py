@@ -138,7 +138,8 @@ WANTS: Mapping[str, Any] = {
 
 
 def prefix_in_path(endpoint: Endpoint) -> str:
-    """Of `{id}`: the route's own resource, as the routes of that path say what they give."""
+    """Find the prefix of `{id}`: the route's own resource, as the routes of that path say what they
+    give."""
     head = endpoint.path.partition("/{id}")[0]
     for other in EVERY:
         if other.path in (head, f"{head}/{{id}}"):
@@ -188,7 +189,7 @@ def fields_with_ids(model: object) -> list[str]:
 
 
 def fields_of(endpoint: Endpoint) -> set[str]:
-    """Of a JSON body, as clients name them."""
+    """List the fields of a JSON body, as clients name them."""
     model = endpoint.takes
     if not isinstance(model, type) or not issubclass(model, BaseModel):
         return set()
@@ -378,7 +379,7 @@ def path_of(endpoint: Endpoint, id: str, within: str = "eva_" + ENDING) -> str:
 async def asked(
     world: World, person: Person, endpoint: Endpoint, id: str, within: str | None = None
 ) -> httpx2.Response:
-    """As it would be if the id were theirs."""
+    """Ask as it would be if the id were theirs."""
     needs_body = endpoint.method not in ("GET", "DELETE")
     wants = WANTS.get(name(endpoint), {})
     filled = {key: world.own.get(str(value), value) for key, value in wants.items()}

@@ -24,7 +24,7 @@ DROP, DROP_ACCEPTED, STALL, HTML = "drop", "accept, then drop", "stall", "html"
 
 
 def refusal(status: int, code: int, message: str = "No.", **headers: str) -> dict[str, Any]:
-    """As Twilio lays errors out."""
+    """Make an error as Twilio lays it out."""
     more = f"https://www.twilio.com/docs/errors/{code}"
     body = {"code": code, "message": message, "more_info": more, "status": status}
     return {"status": status, "body": body, "headers": headers}
@@ -87,7 +87,7 @@ class TwilioServer:
         return {"status": 201, "body": {"sid": sid, "status": "queued", "error_code": None}}
 
     def looked_up(self, asked: Asked) -> dict[str, Any] | None:
-        """What an account says of itself."""
+        """Answer what an account says of itself."""
         if asked.target == f"/2010-04-01/Accounts/{SID}.json":
             return {"status": 200, "body": {"sid": SID, "status": "active", "type": "Full"}}
         if asked.target.startswith(f"/2010-04-01/Accounts/{SID}/IncomingPhoneNumbers.json"):

@@ -68,7 +68,8 @@ TASKS: Mapping[str, Batch] = {
 
 
 async def run_for_ever(process: Process) -> None:
-    """Ends by cancellation. A task that fails holds up no other, and is tried again later."""
+    """Run the tasks until cancelled. A task that fails holds up no other, and is tried again
+    later."""
     in_turns = {
         "cancel_runs_of_archived": closure.cancelling().run_batch,
         "remove_workspaces": closure.removal().run_batch,
@@ -98,7 +99,7 @@ async def _repeat(process: Process, tasks: Mapping[str, Batch], sharded_seconds:
 
 
 async def sweep_for_ever(process: Process) -> None:
-    """Ends by cancellation. A loop of its own, because a sweep goes to the end of what it finds,
+    """Sweep until cancelled. A loop of its own, because a sweep goes to the end of what it finds,
     or waits for a provider."""
     job_sweep = JobSweep()
     while True:

@@ -156,7 +156,7 @@ class WorkerPool:
             self._claiming, self._is_apart = None, False
 
     async def _run_apart(self) -> None:
-        """Suspects run while no others do, so that the next crash counts against no others. They
+        """Run suspects while no others run, so that the next crash counts against no others. They
         are claimed only then: a worker that dies before has not died of them. They are put off
         while the others do not finish, MAX_DEFERRALS times at most; then some run next to them."""
         if self._running:

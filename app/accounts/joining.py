@@ -39,8 +39,8 @@ def require_grantable(member: Member, role: str) -> None:
 async def invite(
     process: Process, db: Handle, member: Member, email: Email, role: str
 ) -> invitations.Invitation:
-    """Invite the address, replacing what it was offered here before; the token is in the mail
-    alone. The answer is the same whether the address has an account or not.
+    """Invite the address, in place of an earlier offer here. The token is in the mail alone. The
+    answer is the same whether the address has an account or not.
 
     Raises Problem `conflict`, `forbidden`, `quota_exceeded`.
     """
@@ -219,7 +219,7 @@ async def _accept_as_new(
 
 
 async def take(db: Handle, invitation: invitations.Offer) -> None:
-    """Accept the invitation, before anything else is done: of two who accept at once the second
+    """Accept the invitation, before anything else is done. Of two who accept at once the second
     waits here, and so does who would take the inviter's role away. That may have happened since the
     invitation was read.
 

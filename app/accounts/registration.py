@@ -236,7 +236,8 @@ async def reset_password(process: Process, where: Where, token: str, password: s
 async def change_password(
     process: Process, origin: Origin, member: Member, user: users.User, *, current: str, new: str
 ) -> None:
-    """Ends the other sessions, and every link to reset the old one. Raises Problem `invalid`."""
+    """Change the password, and end the other sessions and every link to reset the old one. Raises
+    Problem `invalid`."""
     if not await passwords.match(current, user.password_hash):
         raise _invalid("/currentPassword", "This is not your password.")
     new_hash = await passwords.hashed(new)
@@ -260,8 +261,7 @@ async def _end_sessions(db: Handle, user_id: str, *, but: str | None = None) -> 
 async def _note_at_home(
     process: Process, db: Handle, where: Where, user: users.User, action: str
 ) -> None:
-    """Record the action in the workspace that mail about the account is filed in, if there is
-    one."""
+    """Record the action in the workspace that the account's mail is filed in, if there is one."""
     home = await users.home(db, id=user.id, email_key=user.email_key)
     if home is not None:
         await _note(process, db, where.user(user), home, action)
@@ -301,8 +301,7 @@ class Proof:
     about: str
 
     def holds(self, process: Process, value: str, now: datetime) -> bool:
-        """Return whether the proof is in time, and `value`, which it would change, is what it
-        was."""
+        """Return whether the proof is in time, and `value`, which it changes, is what it was."""
         same = hmac.compare_digest(self.about, _about(process, self.purpose, value))
         return same and now < self.expires_at
 

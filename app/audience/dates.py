@@ -57,7 +57,7 @@ class _Date:
         return Occasion(self.contact_id, self.definition_id, moment, value)
 
     def was_awaited(self, moment: datetime) -> bool:
-        """Return whether the moment was waited for; a later year's was, if an earlier one's was in
+        """Return whether the moment was waited for. A later year's was, if an earlier one's was in
         vain."""
         if self.awaited_at is None:
             return False
@@ -117,11 +117,11 @@ async def judge(
     *,
     workspace_id: str,
 ) -> tuple[list[SegmentMembership], list[Due]]:
-    """Find when the dates of locked contacts come next, and those that have come since the last
-    look. The former are to be kept. Each of the latter counts once: a value of the field has one,
-    or one each year, though it comes at other moments in other time zones. A date that was waited
-    for and has come counts, whatever its field says by now. Those that start no run any more are
-    recorded as missed."""
+    """Find when the dates of locked contacts come next, and those that have come since. The former
+    are to be kept. Each of the latter counts once: a value of the field has one, or one each year,
+    though it comes at other moments in other time zones. A date that was waited for and has come
+    counts, whatever its field says by now. Those that start no run any more are recorded as
+    missed."""
     if not watches or not rows:
         return [], []
     workspace = await workspaces.by_id(db, id=workspace_id)

@@ -79,8 +79,7 @@ class Identifiers:
         return found
 
     def are_in(self, raw: bytes) -> bool:
-        """Return whether an identifier is in the JSON, cut short or not; escapes are decoded
-        too."""
+        """Return whether an identifier is in the JSON, cut short or not, also behind escapes."""
         if self._are_in_text(raw):
             return True
         if b"\\" not in raw:

@@ -144,9 +144,8 @@ async def page(
 
 @dataclass(frozen=True, slots=True)
 class Reachability:
-    """Number of contacts that fit a filter, and by channel how many can be written to, and why
-    others cannot. Where `is_complete` is False time ran out: these are of the newest contacts
-    alone."""
+    """Number of contacts that fit a filter, and by channel of those that can be written to or not.
+    Where `is_complete` is False time ran out: these are of the newest contacts alone."""
 
     count: int
     reachable: Mapping[str, Mapping[str, int]]

@@ -40,8 +40,7 @@ class Readable:
 
     @property
     def comparisons(self) -> int:
-        """Number of comparisons with those of the segments it names, each as often as it is
-        named."""
+        """Number of comparisons, with those of named segments, each as often as it is named."""
         return _extent(self.filter, self.others, {})[0]
 
     @property
@@ -245,8 +244,7 @@ def _tangled(
 
 
 def _way(id: str, target: str | None, filters: Mapping[str, Filter]) -> Sequence[str]:
-    """Find the ids by which one segment leads to another, by naming it or one that does; may be
-    empty."""
+    """Find the ids by which one segment leads to another, by naming it; none where it does not."""
     seen = {id}
     ways: list[tuple[str, ...]] = [(id,)]
     while ways:
@@ -262,8 +260,7 @@ def _way(id: str, target: str | None, filters: Mapping[str, Filter]) -> Sequence
 def _extent(
     filter: Filter, filters: Mapping[str, Filter], known: dict[str, tuple[int, int]]
 ) -> tuple[int, int]:
-    """Count the comparisons of a filter and of the segments it names, and the depth of the
-    naming."""
+    """Count the comparisons of a filter and of the segments it names, and how deep they name."""
     comparisons, depth = condition.comparisons(filter.condition), 0
     for one in filter.mentions:
         if one.kind == "segment":

@@ -271,8 +271,7 @@ async def record(
     source: str,
     evidence: str | None = None,
 ) -> None:
-    """Record changes of consent in the activity of contacts; an opt-out is an outbound event
-    too."""
+    """Record changes of consent in contacts' activity; an opt-out is an outbound event too."""
     opting = list(whom)
     rows = [
         {

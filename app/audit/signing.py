@@ -44,8 +44,8 @@ class Head:
 
 
 def entry_mac(vault: Vault, entry: audit_logs.Entry) -> bytes:
-    """Compute the MAC of an entry, over a JSON array: the columns of MACED in their order, the time
-    in UTC to the microsecond, and the hash of the changes in hexadecimal."""
+    """Compute the MAC of an entry, over a JSON array. It has the columns of MACED in their order,
+    the time in UTC to the microsecond, and the hash of the changes in hexadecimal."""
     parts = [getattr(entry, name) for name in MACED]
     parts += [entry.created_at.astimezone(UTC).isoformat("T", "microseconds")]
     parts += [entry.changes_hash.hex()]
@@ -53,8 +53,7 @@ def entry_mac(vault: Vault, entry: audit_logs.Entry) -> bytes:
 
 
 def forgotten_mac(vault: Vault, id: str, changes_hash: bytes) -> bytes:
-    """Compute the MAC over the id and the hash of changes, which allows the changes to be
-    missing."""
+    """Compute the MAC over the id and the hash of changes, so that the changes may be missing."""
     return vault.keyed_hash("audit forgotten", id.encode() + changes_hash)
 
 
@@ -64,8 +63,8 @@ def link(before: bytes, mac: bytes) -> bytes:
 
 
 def head_mac(vault: Vault, workspace_id: str, head: Head) -> bytes:
-    """Compute the MAC of a chain's head, over a JSON array: the workspace's id, then place and hash
-    of where the chain begins and ends."""
+    """Compute the MAC of a chain's head, over a JSON array. It has the workspace's id, then place
+    and hash of where the chain begins and ends."""
     parts = [head.first_sequence, head.first_hash.hex(), head.sequence, head.hash.hex()]
     return vault.keyed_hash("audit head", document.dumps([workspace_id, *parts]))
 

@@ -32,7 +32,7 @@ def require(broadcast: Broadcast, verb: str, *states: State) -> None:
 
 
 def has_passed(send_at: datetime | None, now: datetime) -> bool:
-    """Return whether the time is long past: what is scheduled for it would go to everybody at
+    """Return whether the time is long past. What is scheduled for it would go to everybody at
     once."""
     return send_at is not None and send_at < now - LATE
 
@@ -117,7 +117,7 @@ async def pause(
 async def pause_by_itself(
     process: Process, db: Handle, broadcast: Broadcast, trouble: SendingRefusal
 ) -> None:
-    """Pause the broadcast for a reason, with an audit entry and an event, for nobody has asked for
+    """Pause the broadcast for a reason, with an audit entry and an event: nobody has asked for
     it."""
     paused = await pause(db, broadcast, trouble.code, trouble.detail)
     await trail.note(

@@ -58,8 +58,7 @@ async def _freeze(
     *,
     size: ChunkSize,
 ) -> Counter[str]:
-    """Add the window's contacts as recipients, and count them by the reason for which they get
-    nothing."""
+    """Add the window's contacts as recipients, counted by the reason for which they get nothing."""
     which: BroadcastKey = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
     await stored_audiences.freeze(
         db,

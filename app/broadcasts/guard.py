@@ -1,5 +1,4 @@
-"""Conditions in which a broadcast pauses by itself: bounces, complaints, a quota that is used
-up."""
+"""Conditions in which a broadcast pauses by itself: bounces, complaints, a quota used up."""
 
 from __future__ import annotations
 
@@ -34,8 +33,7 @@ class SendingRefusal:
 
 
 async def outcomes(process: Process, db: Handle, broadcast: Broadcast) -> SendingRefusal | None:
-    """Refuse to go on when too many of the newest messages bounced for good or were reported as
-    spam."""
+    """Refuse to go on when too many of the newest messages bounced for good or drew complaints."""
     counted = await recipients.outcomes(
         db,
         workspace_id=broadcast.workspace_id,

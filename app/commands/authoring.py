@@ -33,7 +33,7 @@ def simulate(_settings: Settings, arguments: argparse.Namespace) -> int:
 
 
 def _plays(file: Path, *, write: bool) -> bool:
-    """Play the case in the file; returns whether it came as expected, as it does once that is
+    """Play the case in the file. Returns whether it came as expected, as it does once that is
     written."""
     try:
         raw = file.read_bytes()

@@ -117,8 +117,8 @@ class Changed(FilesError):
 
 @contextmanager
 def connected(url: str, key: str) -> Iterator[Server]:
-    """Redirects are not followed: they would carry the key elsewhere. Neither is a URL that carries
-    credentials of its own: it is written down beside the files."""
+    """Connect to the API without following redirects, which would carry the key elsewhere. A URL
+    that carries credentials of its own is refused: it is written down beside the files."""
     address = url.rstrip("/")
     if not re.match(r"https?://[^/]", address):
         raise FilesError("The URL must begin with https:// or http://.")

@@ -97,8 +97,8 @@ async def seed(process: Process) -> Demo | None:
 
 
 async def console_link(process: Process) -> str | None:
-    """Signs the demo's owner in to the console, once; None where there is no console, or where the
-    link would leave this machine."""
+    """Sign the demo's owner in to the console, once, by a link. None where there is no console, or
+    where the link would leave this machine."""
     settings = process.settings
     is_here = urlsplit(settings.base_url).hostname in LOOPBACK
     if settings.production or not (settings.console and is_here and console_files.load().page):

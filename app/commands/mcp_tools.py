@@ -64,8 +64,8 @@ class Tools:
             str, Field(description="A part, such as SendMessageStep; without, their list.")
         ] = "",
     ) -> Answer:
-        """Describe how definitions are written: the JSON Schema of one part, or the list of the
-        parts."""
+        """Describe how definitions are written: the JSON Schema of one part, or all parts'
+        names."""
         if not self._parts:
             self._parts = (await self._ask("GET", "/definition-schema"))["$defs"]
         if name in self._parts:
@@ -98,8 +98,8 @@ class Tools:
         definition_id: Annotated[str, Field(description="wfl_… or aut_…; all, without.")] = "",
         since: Annotated[str, Field(description="A time: 2026-03-01T09:00:00Z.")] = "",
     ) -> Answer:
-        """Explain why a flow did or did not reach a contact, newest first: each a code, a sentence
-        and the record that proves it."""
+        """Explain why a flow did or did not reach a contact, newest first. Each has a code, a
+        sentence and the record that proves it."""
         query = {"definitionId": _id(definition_id, "aut", "wfl")} if definition_id else {}
         if since:
             query["since"] = since

@@ -56,7 +56,7 @@ async def suppress(
     source: str,
     is_shown: bool = True,
 ) -> Suppression:
-    """Suppress an address for a reason, which forbids sending to it from the commit on; its
+    """Suppress an address for a reason, which forbids sending to it from the commit on. Its
     contact's subscription and activity say so. Saying it twice is saying it once.
 
     `channel` is email, sms or whatsapp, `address` as it is written (a phone number in E.164);

@@ -22,8 +22,8 @@ SPREAD = timedelta(minutes=15)  # over which what was held leaves: not all at th
 
 @dataclass(frozen=True, slots=True)
 class FrequencyCap:
-    """Limit of marketing: at most `limit` messages to a contact within the `window`, over all flows
-    and broadcasts; with `channel`, those on it alone."""
+    """Limit of marketing: at most `limit` messages to a contact within the `window`. It is over all
+    flows and broadcasts; with `channel`, over those on it alone."""
 
     limit: int
     window: timedelta

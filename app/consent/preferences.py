@@ -249,7 +249,7 @@ async def _addresses(
 
 
 async def opt_in(process: Process, db: Handle, link: Link, channel: str) -> bool:
-    """Takes back what was chosen, and nothing else that holds; False when that bars them still."""
+    """Take back what was chosen, and nothing else that holds; False when that bars them still."""
     for hash, address in await _addresses(process, db, link, channel):
         if address is None:
             where: HashedAddressKey = {"workspace_id": link.workspace_id, "address_hash": hash}

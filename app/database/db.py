@@ -115,7 +115,7 @@ class Database:
         )
 
     async def connect(self) -> None:
-        """Opens SQLite's file, creating it; PostgreSQL is connected to when it is first used."""
+        """Open SQLite's file, creating it; PostgreSQL is connected to when it is first used."""
         await self._databases._backend.connect()
 
     async def disconnect(self) -> None:
@@ -208,7 +208,7 @@ class Database:
 
 
 async def migrate(database: Database, schema: str) -> list[str]:
-    """Applies the sections that are not applied yet, each in its own transaction; returns them.
+    """Apply the sections that are not applied yet, each in its own transaction; returns them.
 
     Several processes may do it at once: each section is applied by the one that comes first.
     """

@@ -93,7 +93,7 @@ class Link(Protocol):
     async def acquire(self) -> None: ...
 
     async def release(self, *, settled: bool = True) -> None:
-        """Gives the connection back, or throws it away when it is not settled; never raises."""
+        """Give the connection back, or throw it away when it is not settled; never raises."""
 
     def transaction(self) -> TransactionBackend: ...
 
@@ -102,8 +102,8 @@ class Link(Protocol):
     async def run_on_nodes(
         self, sql: str, values: Mapping[str, object]
     ) -> tuple[list[Row], list[str]]:
-        """Asks each node of a sharded database by itself; the rows of those that answer, and what
-        is known of the others."""
+        """Ask each node of a sharded database by itself. Returns the rows of those that answer, and
+        what is known of the others."""
 
     async def run_many(self, sql: str, rows: Sequence[Mapping[str, object]]) -> None: ...
 
@@ -129,24 +129,24 @@ class Link(Protocol):
     async def has_table(self, name: str) -> bool: ...
 
     async def try_lock(self, number: int) -> bool:
-        """Takes what goes by this number until the transaction ends; False when another has it."""
+        """Take what goes by this number until the transaction ends; False when another has it."""
 
     async def lock(self, numbers: Sequence[int]) -> None:
-        """Takes what goes by these numbers, and waits for each, the least first."""
+        """Take what goes by these numbers, and wait for each, the least first."""
 
     async def share(self, numbers: Sequence[int]) -> None:
-        """Takes what goes by these numbers with all who share it: whoever takes it for itself waits
+        """Take what goes by these numbers with all who share it. Whoever takes it for itself waits
         for them, and who comes after that waits too."""
 
     async def confirm_reads(self) -> None:
-        """Have the COMMIT of a transaction wait until what it has read is safe, as if it had
-        written. A commit that was given up may be seen before a synchronous standby has it."""
+        """Have the transaction's COMMIT wait until what it has read is safe, as if it had written.
+        A commit that was given up may be seen before a synchronous standby has it."""
 
     async def refresh_statistics(self) -> list[str]:
         """Have the engine look again at tables that have changed a lot; returns their names."""
 
     async def begin_section(self) -> None:
-        """Waits until no other process migrates, and gives the section its own deadlines."""
+        """Wait until no other process migrates, and give the section its own deadlines."""
 
     async def run_script(self, script: str) -> None: ...
 
@@ -155,15 +155,15 @@ class Link(Protocol):
         Within a transaction that `begin_section` has begun."""
 
     async def prepare_sessions(self) -> None:
-        """Outside of a transaction: sets what our role's sessions need in the database."""
+        """Set what our role's sessions need in the database, outside of a transaction."""
 
     async def prefer_keys(self) -> None:
-        """Outside of a transaction: a row whose key is known is found by its key, even while
-        statistics say that any index would do."""
+        """Have a row found by its key where that is known, whatever statistics say of other
+        indexes. Called outside of a transaction."""
 
     async def configure_vacuum(self) -> list[str]:
-        """Outside of a transaction: sets for the tables that change most how soon their dead rows
-        are collected; the names of those that it has set."""
+        """Set how soon the dead rows of busy tables are collected; returns their names. Called
+        outside of a transaction."""
 
     async def durability(self) -> list[str]: ...
 
@@ -175,7 +175,7 @@ class Link(Protocol):
 
 
 async def to_the_end(work: Coroutine[object, object, Result]) -> Result:
-    """Awaits the work whole even when cancelled meanwhile; the cancellation is raised after it."""
+    """Await the work whole even when cancelled meanwhile; the cancellation is raised after it."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

@@ -113,7 +113,7 @@ class File:
         return True
 
     def abandon(self) -> None:
-        """Closes it as soon as its thread is free, without waiting for that."""
+        """Close the file as soon as its thread is free, without waiting for that."""
         self.raw.stop()
 
 
@@ -146,7 +146,7 @@ class Files:
                 await asyncio.sleep(0.01)
 
     async def close(self) -> None:
-        """Waits a moment for whoever writes; what is still in use is closed when it comes back."""
+        """Wait a moment for whoever writes; what is still in use is closed when it comes back."""
         try:
             async with asyncio.timeout(self._deadlines.acquire_ms / 1000), self._turn:
                 pass

@@ -58,7 +58,8 @@ def new_id(prefix: str) -> str:
 
 
 def first_id(prefix: str, moment: datetime, earlier: timedelta) -> str:
-    """Below every id that is made at the moment or later, by a clock that is `earlier` behind."""
+    """Make an id below every one made at the moment or later, by a clock that is `earlier`
+    behind."""
     milliseconds = int(moment.timestamp() * 1000 - earlier.total_seconds() * 1000)
     return _written(prefix, min(max(milliseconds, 0), 2**48 - 1) << 80)
 

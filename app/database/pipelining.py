@@ -88,7 +88,7 @@ class _Pipeline:
         return await request.result
 
     async def exclusive(self) -> None:
-        """Returns while all others wait; they do until the caller submits a request or ends."""
+        """Wait until all others wait; they do until the caller submits a request or ends."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._exclusive.append(turn)
         self._suspend()

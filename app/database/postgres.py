@@ -189,7 +189,7 @@ class PostgresBackend(DatabasesPostgresBackend):
         return PostgresConnection(self, self._dialect)
 
     async def disconnect(self) -> None:
-        """Waits a moment for connections in use, then closes them under their users."""
+        """Wait a moment for connections in use, then close them under their users."""
         if (pool := self._pool) is None:
             return
         try:
@@ -497,11 +497,12 @@ class PostgresConnection(DatabasesPostgresConnection):
             return []
 
     async def prefer_keys(self) -> None:
-        """Builds each key again that is older than another index of its table. What another process
+        """Build each key again that is older than another index of its table. What another process
         is at just now is left to it. So is to the next time what does not come about: each build
         waits for all older transactions, be it a backup's, and an old key costs speed alone.
 
-        Through a pooler there is no session to lock and to give time."""
+        Through a pooler there is no session to lock and to give time.
+        """
         connection, is_ours = self.raw_connection, self._database.opener.pooler is None
         if is_ours and not await connection.fetchval("SELECT pg_try_advisory_lock($1)", KEYS_LOCK):
             return
@@ -679,4 +680,4 @@ def _document_in(value: bytes) -> Any:
 
 
 async def _nothing_to_reset(connection: Connection) -> None:
-    """Saves a round trip: we set nothing but LOCAL and open no cursor or session lock."""
+    """Save a round trip: we set nothing but LOCAL and open no cursor or session lock."""

@@ -103,7 +103,7 @@ def refuse_current_time(sql: str) -> None:
 
 @lru_cache(4096)
 def writes(sql: str) -> bool:
-    """Return whether the statement changes or locks rows: a lock outside of a transaction holds
+    """Return whether the statement changes or locks rows. A lock outside of a transaction holds
     nothing."""
     return _WRITES.search(KEPT.sub(" ", sql)) is not None
 
@@ -159,8 +159,7 @@ def _mismatch(wanted: frozenset[str], given: frozenset[str]) -> str:
 
 
 def _are_plain(values: Sequence[Any]) -> bool:
-    """Return whether all may be bound as they are, judged at once by their types, as far as that
-    goes."""
+    """Return whether all may be bound as they are, judged by their types, as far as that goes."""
     kinds = set(map(type, values))
     if kinds <= _FREE:
         return True

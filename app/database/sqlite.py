@@ -229,8 +229,7 @@ class SQLiteConnection(DatabasesSQLiteConnection):
         """Nothing is seen that is not safe."""
 
     async def refresh_statistics(self) -> list[str]:
-        """Do nothing, for SQLite needs no statistics: a key that is unique is the best way to a
-        row."""
+        """Do nothing: a key that is unique is the best way to a row, whatever statistics say."""
         return []
 
     async def begin_section(self) -> None:

@@ -44,8 +44,8 @@ def masked(body: Json) -> Json:
 
 
 def stood_in(body: Json) -> Json:
-    """Replace each mask, and what looks sealed and came from a client, by something that may be
-    sent. For a run on paper."""
+    """Replace each mask, and what looks sealed and came from a client, by what may be sent. For a
+    run on paper."""
 
     def stand_in(held: Held) -> Json:
         is_sealed = isinstance(held.value, str) and held.value.startswith(PREFIX)

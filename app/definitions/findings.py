@@ -208,8 +208,7 @@ SEGMENT_GIVEN_UP = (
 
 
 async def _of_segment(db: Handle, subject: Subject) -> list[Finding]:
-    """Check that the segments are there, and somebody may still enter them where that is
-    followed."""
+    """Check that the segments are there, and can still be entered where that is followed."""
     named: list[tuple[str, str]] = []
     for part in subject.compiled.parts:
         conditions = part.node.config.get("conditions", ()) if part.node.kind == "wait_for" else ()

@@ -22,8 +22,8 @@ def inspect(
     bodies: Sequence[bytes],
     has_postal_address: bool,
 ) -> list[Finding]:
-    """Inspect a definition over bodies as they came in, in a workspace with a postal address or
-    not."""
+    """Inspect a definition over bodies as they came in. Without a postal address, marketing
+    mail is warned of."""
     found = find_static(trigger, compiled, known, list(sample.objects(bodies)))
     if has_postal_address:
         return found

@@ -114,8 +114,7 @@ def renamed(shape: str, body: Json, rename: Rename) -> Json:
 
 
 def _named(config: Mapping[str, Json], at: str, rename: Rename) -> dict[str, Json]:
-    """Rename what a configuration refers to: its content's topic and its conditions' mentions
-    too."""
+    """Rename what a configuration refers to, also in its content's topic and its conditions."""
 
     def named(name: str, one: Json) -> Json:
         place = at + document.pointer(name)

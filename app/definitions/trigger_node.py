@@ -115,8 +115,7 @@ def _data(graph: Json) -> dict[str, Json] | None:
 def _writable(
     given: Mapping[str, Json], known: Mapping[str, Json], shown: Mapping[str, Json]
 ) -> dict[str, Json]:
-    """Remove from a trigger what is read-only, or means what its absence does, and is as it is
-    shown."""
+    """Remove from a trigger what is read-only or meant by absence, and is as it is shown."""
     meant = [*triggers.READ_ONLY, *(["contactPath"] if "contactPath" not in known else [])]
     same = {name for name in meant if name in given and given[name] == shown.get(name)}
     return {name: value for name, value in given.items() if name not in same}

@@ -329,8 +329,8 @@ Unknown: TypeAlias = Literal["refuse", "skip", "metadata"]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Reading of a file's header: `given` names the columns of cells, an empty name leaves one out;
-    `unknown` says what becomes of those that are neither given nor ours."""
+    """Reading of a file's header, by columns. `given` names the columns of cells, an empty name
+    leaves one out; `unknown` says what becomes of those that are neither given nor ours."""
 
     given: Mapping[str, str] = field(default_factory=dict)
     unknown: Unknown = "refuse"
@@ -455,7 +455,7 @@ FORMATS: Mapping[str, Callable[[Columns], Format]] = {
 
 
 def _folded(cell: str) -> str:
-    """Spreadsheets and other tools write First Name, first_name or E-Mail."""
+    """Fold a cell of the header, as spreadsheets write First Name, first_name or E-Mail."""
     return re.sub(r"[\s_-]", "", cell).casefold()
 
 

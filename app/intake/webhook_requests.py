@@ -53,7 +53,7 @@ class Head:
 
 
 def masked(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Read the headers by name, secrets masked, those that came twice joined by a comma (RFC 9110
+    """Read the headers by name, secrets masked; repeated ones are joined by a comma (RFC 9110
     §5.3)."""
     kept: dict[str, str] = {}
     for raw_name, raw_value in headers:
@@ -149,7 +149,8 @@ class Note:
 
 
 def note(process: Process, note: Note) -> None:
-    """Returns at once. Under a flood of refused requests the newest go unrecorded."""
+    """Record a request later, and return at once. Under a flood of refused ones the newest go
+    unrecorded."""
     if not process.batches.run_later(write_some, process, note):
         log.warning("too many refused requests to write each down")
 

@@ -122,8 +122,7 @@ class Hints:
             self._sender = tasks.spawn_detached(self._send_all(self.redis))
 
     def _offer(self, kind: Kind, pairs: Sequence[Pair]) -> None:
-        """Give the rows to this process's pool where it has room, without a trip to Redis and
-        back."""
+        """Give the rows to this process's pool where it has room, without a trip to Redis."""
         pool = self.pools.get(kind)
         left = pairs if pool is None else pool.accept(pairs)
         if left and (pool is None or self.redis is None):

@@ -71,8 +71,7 @@ Condition: TypeAlias = Comparison | All | AnyOf | Not | Question
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Verdict on a condition: whether it holds, and the comparisons that decided it, in their
-    order."""
+    """Verdict on a condition: whether it holds, and the comparisons that decided it, in order."""
 
     holds: bool
     operands: tuple[Mapping[str, Json], ...]
@@ -170,9 +169,9 @@ def _brief(value: Json) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """Operator of a comparison: how it compares (what was found, `value`, now), and how its `value`
-    is checked. `about` says when it holds, for people. `within`: of a list it is asked for the
-    items."""
+    """Operator of a comparison: how it compares, how its `value` is checked, and when it holds.
+    `about` says the latter for people; `holds` takes what was found, `value` and now. `about` says
+    when it holds, for people. `within`: of a list it is asked for the items."""
 
     holds: Callable[[Json, Json, Json], bool]
     check: Reader

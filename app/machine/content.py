@@ -225,8 +225,7 @@ def render(channel: str, content: Mapping[str, Json], facts: Facts) -> Message:
 
 
 def preview(channel: str, content: Mapping[str, Json], facts: Facts) -> dict[str, dict[str, Json]]:
-    """Preview by part: what would be sent and the paths that led nowhere, or why it cannot be
-    sent."""
+    """Preview by part: what would be sent and the paths that led nowhere, or why it cannot be."""
     parts: dict[str, dict[str, Json]] = {}
     for name in given_parts(channel, content):
         try:

@@ -107,7 +107,7 @@ def _node(raw: Json, known: dict[str, _Known], place: Place) -> Part | None:
 
 
 def _edge(raw: Json, known: Mapping[str, _Known], place: Place) -> bool:
-    """Read an edge into an exit of its source, if it leads anywhere; returns whether it could be
+    """Read an edge into an exit of its source, if it leads anywhere. Returns whether it could be
     read."""
     if not isinstance(raw, dict):
         place.refuse("wrong_type", "An edge must be an object.")

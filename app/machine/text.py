@@ -54,8 +54,7 @@ def is_storable(text: str) -> bool:
 
 
 def is_line(text: str) -> bool:
-    """Return whether the text is storable, and free of line breaks and ASCII's other control
-    characters."""
+    """Return whether the text is storable, and free of line breaks and other control characters."""
     return _UNPRINTABLE.search(text) is None
 
 

@@ -225,8 +225,7 @@ async def _intend(process: Process, judged: Judgement, db: Handle) -> Sending | 
 
 
 async def _is_capped(process: Process, db: Handle, judged: Judged) -> bool:
-    """Return whether the contact, which is locked, has got as much as the workspace allows
-    itself."""
+    """Return whether the locked contact has got as much as the workspace allows itself."""
     row, cap = judged.row, gate.FrequencyCap.of(judged.row.frequency_cap)
     if cap is None or row.contact_id is None:
         return False

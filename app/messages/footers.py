@@ -47,8 +47,7 @@ def example_url(base_url: str) -> str:
 
 
 def with_links(facts: Facts, url: str) -> dict[str, Json]:
-    """Add both links to the facts: they lead to the page of channels, without topics to choose
-    from."""
+    """Add both links to the facts, to the page of channels: there are no topics to choose from."""
     return {**facts, "unsubscribeUrl": url, "preferencesUrl": url}
 
 
@@ -157,8 +156,7 @@ ADDED = (
 def preview(
     channel: str, content: Mapping[str, Json], facts: Facts, footer: Footer | None
 ) -> Mapping[str, Mapping[str, Json]]:
-    """Preview by part: what would leave and the paths that led nowhere, or why it cannot be
-    sent."""
+    """Preview by part: what would leave and the paths that led nowhere, or why it cannot."""
     parts = contents.preview(channel, content, facts)
     if footer is None:
         return parts
@@ -273,7 +271,7 @@ _GOES_ON = r"[.,;:!?)\]'\"]*[\w~/?#@$&*+=%-]"  # RFC 3986 §2; punctuation may e
 
 
 def _has(text: str, url: str) -> bool:
-    """Return whether the URL is there as a whole: with more before or behind it, it leads
+    """Return whether the URL is there as a whole. With more before or behind it, it leads
     elsewhere."""
     return re.search(rf"(?<![\w~/?#@$&*+=%.-]){re.escape(url)}(?!{_GOES_ON})", text) is not None
 

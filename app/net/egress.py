@@ -137,7 +137,7 @@ def parse_url(text: str) -> URL:
 
 
 def shown(url: str) -> str:
-    """Shorten a URL for records: without userinfo, query and fragment, any of which may be a
+    """Shorten a URL for records. Userinfo, query and fragment go, any of which may be a
     credential."""
     try:
         return str(parse_url(url).copy_with(userinfo=b"", query=None, fragment=None))
@@ -162,8 +162,7 @@ class Refused(OSError):
 
 @dataclass(slots=True)
 class Progress:
-    """Progress of a call: whether a byte of the request may have left, and what has arrived on the
-    wire."""
+    """Progress of a call: whether a byte of the request may have left, and what has arrived."""
 
     owner: str = ""
     sent: bool = False

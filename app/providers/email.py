@@ -173,7 +173,7 @@ class EmailChannel:
         return []
 
     async def close(self) -> None:
-        """Ends the kept sessions; a send under way ends by itself."""
+        """End the kept sessions; a send under way ends by itself."""
         self._closed = True
         while (client := self._take()) is not None:
             _take_leave(client)

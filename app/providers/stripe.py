@@ -225,7 +225,7 @@ class Stripe:
         return plans.rank(self._plan(subscription) or plans.FREE), subscription["created"]
 
     def _plan(self, subscription: Mapping[str, Any]) -> str | None:
-        """Find a subscription's plan by its price, or by what we wrote on it when that is a former
+        """Find a subscription's plan by its price, else by what we wrote on it at a former
         price."""
         written = subscription["metadata"].get("plan")
         by_price = self._plans.get(_item(subscription)["price"]["id"])

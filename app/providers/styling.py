@@ -71,8 +71,7 @@ def weighed(markup: str, *, roughly: bool = False) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Reopened:
-    """Number of elements that may be opened anew in each that follows, and the length of their
-    tags."""
+    """Number of elements that may be opened anew in each that follows, and their tags' length."""
 
     count: int
     characters: int

@@ -193,7 +193,7 @@ def opened(around: Surroundings, channel: ChannelName, given: Credentials) -> Tw
 
 
 def operators(settings: Settings) -> dict[ChannelName, Credentials]:
-    """Read the operator's credentials for each channel with a sender, which may be a messaging
+    """Read the operator's credentials for each channel that has a sender. This may be a messaging
     service."""
     account = {"accountSid": settings.twilio_account_sid, SIGNS: settings.twilio_auth_token}
     senders: dict[ChannelName, str | None] = {

@@ -286,14 +286,14 @@ async def _unlisted(
 
 
 class CountPage(Protocol):
-    """Function that counts the wrong ones among the next rows, and names the last of these, if more
+    """Function that counts the wrong ones among the next rows. It names the last of these, if more
     follow."""
 
     async def __call__(self, *, after: Key | None) -> tuple[int, Key | None]: ...
 
 
 async def _all(count: CountPage, until: float) -> tuple[int, bool]:
-    """Count the wrong rows; returns also whether more may be left that could not be counted in
+    """Count the wrong rows. Returns also whether more may be left that could not be counted in
     time."""
     found, after = 0, None
     while True:
@@ -307,7 +307,7 @@ async def _all(count: CountPage, until: float) -> tuple[int, bool]:
 
 
 async def update_workspace(call: Call) -> Response:
-    """Counts from the next message on."""
+    """Change a workspace's daily limit, which counts from the next message on."""
     await stored.locked(call.db, id=call.path("id"))
     row = await _found(call)
     call.match_shown(workspace(row))

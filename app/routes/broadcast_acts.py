@@ -151,7 +151,7 @@ async def preview(call: Call) -> Response:
 
 
 async def schedule(call: Call) -> Response:
-    """Schedule a broadcast: it is sent at `sendAt`, or at once; a `sendAt` that passed more than
+    """Schedule a broadcast: it is sent at `sendAt`, or at once. A `sendAt` that passed more than
     five minutes ago is a conflict. What a quota or an unverified address would hold back is refused
     now. With If-Match, only as the caller has seen it."""
     looked = await _look(call, "scheduled", "DRAFT")

@@ -232,7 +232,7 @@ async def update(call: Call) -> Response:
 
 
 async def remove(call: Call) -> Response:
-    """Delete a broadcast, only before its audience was frozen; afterwards it is a record, which is
+    """Delete a broadcast, only before its audience was frozen. Afterwards it is a record, which is
     kept as long as messages are. While it is SCHEDULED this needs `broadcasts:send`, as cancelling
     it does."""
     row = await locked(call)
@@ -282,8 +282,7 @@ async def locked(call: Call, db: Handle | None = None) -> Broadcast:
 
 
 def shown(row: Broadcast, counts: Mapping[str, int] = NO_RECIPIENTS) -> Response:
-    """Show a broadcast with its recipients by status; none are there before its audience is
-    frozen."""
+    """Show a broadcast with its recipients by status; none are before its audience is frozen."""
     made = resource(row, counts)
     return reply.ok(made, revision=row.revision, beside=_beside(made))
 

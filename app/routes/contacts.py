@@ -246,7 +246,7 @@ async def update(call: Call) -> Response:
 
 
 async def remove(call: Call) -> Response:
-    """Erases the contact, including its data in runs and messages."""
+    """Erase the contact, including its data in runs and messages."""
     # In as many transactions as its history is long; the contact goes in the last.
     match: Callable[[int], None] | None = call.match
     search = Search()
@@ -305,7 +305,7 @@ async def _found(call: Call) -> contacts.Contact:
 
 
 async def locked(call: Call) -> tuple[contacts.Contact, dict[str, Any]]:
-    """Lock the contact to change it: nobody else does meanwhile, and it is still what If-Match
+    """Lock the contact to change it. Nobody else does meanwhile, and it is still what If-Match
     names. The resource is what it was before."""
     row = await contacts.locked(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
     row = reply.found(row, "contact")

@@ -183,7 +183,7 @@ def resource(case: DefinitionCase) -> dict[str, Any]:
 
 
 def _noted(name: str, given: str, expect: str) -> dict[str, str]:
-    """Hash a case for the audit trail, where an erasure does not look for somebody who is in a
+    """Hash a case for the audit trail. An erasure does not look there for somebody who is in a
     case."""
     hashes = {
         member: sha256(text.encode()).hexdigest()

@@ -96,7 +96,7 @@ class _Undone(Exception):
 
 
 async def bring_in(call: Call) -> Response:
-    """Creates or changes a definition and its templates, as the file says."""
+    """Create or change a definition and its templates, as the file says."""
     wanted = call.read(Import)
     file, errors = wanted.file, list[FieldError]()
     # Members that do not go together.
@@ -258,8 +258,8 @@ class _Importing:
         return replace(draft, state="DRAFT" if row is None else row.state)
 
     async def _trigger(self, trigger: dict[str, Json]) -> dict[str, Json]:
-        """Prepare the trigger, with the secret if it is another one; `signed` as long as one is
-        missing."""
+        """Prepare the trigger, with the secret if it is another one. `signed` stays as long as one
+        is missing."""
         row, call = self.row, self.call
         workspace_id = call.member.workspace_id
         if (named := trigger.get("segmentId")) is not None:
@@ -382,8 +382,7 @@ class _Importing:
     # --- pointers ---
 
     def _within(self, pointer: str) -> str:
-        """Place a pointer in the file, from one into the definition as it is stored, or into the
-        file already."""
+        """Convert a pointer into the stored definition, or into the file, to one into the file."""
         _, member, *rest = [*pointer.split("/"), ""]
         if member == "cases":
             names = [document.pointer(case["name"]) for case in self.file.get("cases") or ()]

@@ -274,10 +274,10 @@ class NodeStats(Shape):
 
 
 class DefinitionStats(Shape):
-    """Counts over the newest runs, at most a thousand: the number per status, and the counts of
-    each node or step, by its ID. `underWay` is how many have not ended, however old, up to a
-    thousand. They change without the revision: the ETag covers both, and If-Match compares only the
-    revision."""
+    """Counts over the newest runs, at most a thousand. They are the number per status, and the
+    counts of each node or step, by its ID. `underWay` is how many have not ended, however old, up
+    to a thousand. They change without the revision: the ETag covers both, and If-Match compares
+    only the revision."""
 
     runs: dict[str, int]
     under_way: int

@@ -126,7 +126,7 @@ class DefinitionKind:
         return reply.ok(shown, revision=changed.revision, beside=self._beside(call, shown))
 
     async def check(self, call: Call) -> Response:
-        """Returns what an activation would say of a definition that is not saved; nothing is
+        """Return what an activation would say of a definition that is not saved. Nothing is
         written."""
         await call.receive_body()
         workspace_id, compute = call.member.workspace_id, call.process.compute

@@ -152,7 +152,7 @@ async def show(call: Call) -> Response:
 
 
 async def create(call: Call) -> Response:
-    """Receives events from now on."""
+    """Create an endpoint, which receives events from now on."""
     new, workspace_id = call.read(WritableEndpoint), call.member.workspace_id
     _refuse_inward(call, new.url)
     if await event_endpoints.count(call.db, workspace_id=workspace_id) >= MOST:

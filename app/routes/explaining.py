@@ -63,8 +63,8 @@ class Explanations(Shape):
 
 
 async def show(call: Call) -> Response:
-    """Explain which events, requests, runs and messages of the contact there were, and what held
-    them back."""
+    """Explain what events, requests, runs and messages of the contact there were.
+    It shows what held them back."""
     query = call.query(About)
     workspace_id, contact_id = call.member.workspace_id, call.path("id")
     contact = await contacts.by_id(call.db, workspace_id=workspace_id, id=contact_id)

@@ -75,9 +75,9 @@ NOBODY = Given("")
 
 
 async def identify(call: Call) -> Response:
-    """Creates the contact or changes it, by what is known of it: an address, an id of ours, or one
-    of yours in its metadata. `If-None-Match: *` only creates, If-Match only changes. Sending the
-    same again changes nothing."""
+    """Create the contact or change it, by what is known of it. That is an address, an id of ours,
+    or one of yours in its metadata. `If-None-Match: *` only creates, If-Match only changes. Sending
+    the same again changes nothing."""
     new = call.read(IdentifiedContact)
     workspace = await own_workspace(call)
     answered = await _answers_in(call, new)

@@ -180,7 +180,7 @@ async def _signed_in(call: Call, invitation: invitations.Offer) -> Member | None
 
 
 async def decline(call: Call) -> Response:
-    """Ends the invitation; the workspace sees it as REVOKED."""
+    """End the invitation; the workspace sees it as REVOKED."""
     await call.throttle.check(AUTH, call.client)
     await call.receive_body()
     given = call.read(InvitationRefusal)

@@ -85,7 +85,7 @@ async def _offered(call: Call) -> invitations.Invitation:
 
 
 async def create(call: Call) -> Response:
-    """Invites the address: its holder becomes a member once they accept. The response is the same
+    """Invite the address: its holder becomes a member once they accept. The response is the same
     whether it has an account or not."""
     new = call.read(NewMember)
     row = await invited(call, new)
@@ -121,7 +121,7 @@ async def update(call: Call) -> Response:
 
 
 async def remove(call: Call) -> Response:
-    """Removes the membership with its sessions and keys; joining again does not restore them. Any
+    """Remove the membership with its sessions and keys; joining again does not restore them. Any
     signed-in member may leave; removing somebody else, or withdrawing a PENDING membership,
     requires `memberships:write`."""
     workspace_id, id = call.member.workspace_id, call.path("id")

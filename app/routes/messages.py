@@ -192,8 +192,7 @@ async def _found(call: Call) -> messages.WholeMessage:
 
 
 async def _refuse_suppressed(call: Call, row: messages.WholeMessage) -> None:
-    """Refuse to send to a suppressed address, for the message would end there, SUPPRESSED for
-    good."""
+    """Refuse to send to a suppressed address. The message would end there, SUPPRESSED for good."""
     workspace_id, channel, to = call.member.workspace_id, row.channel, row.to_address
     if to is None:
         return

@@ -19,7 +19,8 @@ BEARER = {"WWW-Authenticate": "Bearer"}
 
 
 async def show(call: Call) -> Response:
-    """Needs METRICS_TOKEN as the bearer: always in production, elsewhere if it is set."""
+    """Show the metrics to the bearer METRICS_TOKEN: always in production, elsewhere if it is
+    set."""
     settings, token = call.process.settings, call.process.settings.metrics_token
     given = call.request.headers.get("authorization", "").encode()
     if token is None and settings.production:

@@ -63,7 +63,7 @@ class MessageAccepted(MessageQueued):
 
 
 async def create(call: Call) -> Response:
-    """Sends one message, if the recipient may be written to at the time of sending."""
+    """Send one message, if the recipient may be written to at the time of sending."""
     new = call.read(NewMessage)
     to = await _check_new(call, new)
     content = new.content or {}

@@ -74,8 +74,8 @@ async def forget_password(call: Call) -> Response:
 
 
 async def reset_password(call: Call) -> Response:
-    """Ends every session. When nobody had verified the account's address before, this does, and
-    revokes the API keys that the account has made."""
+    """Set a new password and end every session. When nobody had verified the account's address
+    before, this does, and revokes the API keys that the account has made."""
     await call.throttle.check(AUTH, call.client)
     await call.receive_body()
     wanted = call.read(Reset)
@@ -84,7 +84,7 @@ async def reset_password(call: Call) -> Response:
 
 
 async def change_password(call: Call) -> Response:
-    """Ends the other sessions."""
+    """Change the password and end the other sessions."""
     # Whoever found a session open must not guess at its password faster than at the door.
     await call.throttle.check(AUTH, call.client)
     identity.require_session(call.member)

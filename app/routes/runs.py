@@ -139,7 +139,7 @@ async def show(call: Call) -> Response:
 
 
 async def cancel(call: Call) -> Response:
-    """Ends the run at its current step: pending messages are not sent, messages already being sent
+    """End the run at its current step. Pending messages are not sent, messages already being sent
     arrive."""
     row = await _found(call)
     await run_control.cancel(call.process, call.db, call.member.workspace_id, row)
@@ -154,8 +154,8 @@ async def cancel(call: Call) -> Response:
 
 
 async def retry(call: Call) -> Response:
-    """Retries a FAILED run: it enters the step that failed again, in the version of the definition
-    that it started with. To run a definition that was fixed since, use a replay."""
+    """Retry a FAILED run: it enters the step that failed again, in the version it started with. To
+    run a definition that was fixed since, use a replay."""
     row = await runs.locked(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
     row = reply.found(row, "run")
     await run_control.retry(call.process, call.db, call.member.workspace_id, row)

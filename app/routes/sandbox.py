@@ -136,7 +136,7 @@ async def _listed(call: Call, query: Filters) -> Response:
 
 
 async def page(call: Call) -> Response:
-    """Leads to the console's inbox. Where there is no console it is a page by itself, which reads
+    """Lead to the console's inbox. Where there is no console it is a page by itself, which reads
     the list above with the key that it asks for."""
     settings = call.process.settings
     if settings.console and console_files.load().page:

@@ -25,7 +25,7 @@ class SignInLink(Shape):
 
 
 async def create(call: Call) -> Response:
-    """Signs in the owner of the demo, once for each link, from this machine alone."""
+    """Sign in the owner of the demo, once for each link, from this machine alone."""
     await call.throttle.check(AUTH, call.client)
     await call.receive_body()
     given = call.read(SignInLink)

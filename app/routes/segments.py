@@ -420,8 +420,7 @@ async def _read(
 
 
 def gives_filter(call: Call) -> bool:
-    """Return whether a patch has a filter, for merged with the old one it would mean something
-    else."""
+    """Return whether a patch has a filter. Merged with the old one it would mean something else."""
     with suppress(document.MalformedJson):  # which the patch is refused for
         given = document.parse(call.body)
         return isinstance(given, dict) and given.get("filter") is not None

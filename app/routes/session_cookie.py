@@ -39,7 +39,7 @@ def require_safe(settings: Settings) -> None:
 
 
 def require_own_page(call: Call) -> None:
-    """Browsers say with every POST which site it comes from (Fetch Standard §3.1). Raises Problem
+    """Require a page of ours, as browsers say with every POST (Fetch Standard §3.1). Raises Problem
     `forbidden`."""
     if call.request.headers.getlist("origin") not in [
         [own] for own in origins(call.process.settings)

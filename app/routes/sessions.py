@@ -179,9 +179,9 @@ async def sign_in_with_password(call: Call) -> Response:
 
 
 async def refresh(call: Call) -> Response:
-    """Spends the refresh token, once: an older one ends the session. In a cookie, the one before is
-    answered alike for 30 seconds, because the tabs of a browser share it; without a cookie there
-    is nothing to refresh: 204."""
+    """Spend the refresh token, once: an older one ends the session. In a cookie, the one before is
+    answered alike for 30 seconds, because the tabs of a browser share it; without a cookie there is
+    nothing to refresh: 204."""
     await call.receive_body()
     try:
         given = call.read(Refresh)
@@ -221,7 +221,7 @@ async def switch_workspace(call: Call) -> Response:
 
 
 async def logout(call: Call) -> Response:
-    """Removes the session's cookie too, if it has one."""
+    """End the session, and remove its cookie if it has one."""
     token = session_cookie.read(call)
     session = signing_in.session_of(call.process, token)
     in_cookie = session is not None and session.id == call.member.via_id
@@ -234,7 +234,7 @@ async def logout(call: Call) -> Response:
 
 
 async def show_me(call: Call) -> Response:
-    """A key does not identify a person, so the address of its creator is not shown."""
+    """Show who is calling. A key identifies no person, so its creator's address is not shown."""
     member = call.member
     workspace = await workspaces.by_id(call.db, id=member.workspace_id)
     user = await users.by_id(call.db, id=member.user_id) if member.via == "session" else None

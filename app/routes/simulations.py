@@ -430,7 +430,7 @@ def _case(
 
 
 def _template(template: Mapping[str, Json]) -> dict[str, Json]:
-    """Write a template with its topic, or a push would make one that goes to whoever gets the
+    """Write a template with its topic. Else a push would make one that goes to whoever gets the
     channel."""
     topic_id = template["topic_id"]
     return {

@@ -156,8 +156,8 @@ def _cookie(settings: Settings, place: str) -> str:
 
 
 def _keep(settings: Settings, response: Response, cookie: str, value: str, seconds: int) -> None:
-    """Keep a cookie in this browser, for the way back, and for another way out to see which are
-    kept. The way back comes by a link, hence `lax`."""
+    """Keep a cookie in this browser, for the way back. Another way out sees by it which are kept.
+    The way back comes by a link, hence `lax`."""
     response.set_cookie(
         cookie,
         value,

@@ -85,8 +85,7 @@ class SchemaLookup(Shape):
 
 
 class WebhookSchema(Shape):
-    """Paths that the newest bodies have, and those of them that would find a contact, best
-    first."""
+    """Paths that the newest bodies have, and those that would find a contact, best first."""
 
     paths: list[SchemaPath]
     lookups: list[SchemaLookup]

@@ -39,7 +39,7 @@ class Accepted(Shape):
 async def receive(
     process: Process, throttle: Throttle, scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """Starts one run for the right contact, committed before the response. Sign the body with
+    """Start one run for the right contact, committed before the response. Sign the body with
     `X-Service-Signature: sha256=<hex>` if the trigger has a signing secret."""
     # Counted before anything is answered or written; a short body is read meanwhile.
     head = Head(scope["headers"], scope["client"][0])

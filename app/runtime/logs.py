@@ -103,8 +103,7 @@ class _Lines:
     _flushed_by: asyncio.AbstractEventLoop | None = None
 
     def takes(self, level: int) -> bool:
-        """Return whether lines of this level are written, so that nothing of the others is
-        computed."""
+        """Return whether lines of this level are written. Nothing of the others is computed."""
         return level >= self.least
 
     def write(self, level: int, logger: str, event: str, **values: str | float | None) -> None:

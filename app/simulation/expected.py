@@ -89,8 +89,7 @@ def _within(wanted: Json, came: Json) -> Json:
 
 
 def _in_order(wanted: Sequence[Json], came: Sequence[Json], name: str) -> list[Json]:
-    """Match each wanted part with the next like it, else with the next of the same name; None for
-    neither."""
+    """Match each wanted part with the next like it, else of the same name, else with None."""
     parts: list[Json] = []
     place = 0
     for one in wanted:

@@ -259,8 +259,8 @@ class SimulatedRun:
     # --- what the run does ------------------------------------------------------------------------
 
     def change(self, patch: Mapping[str, Json], at: datetime, tags: Json = None) -> list[str]:
-        """Returns the tags as they are stored. Raises Problem for what the contact may not have,
-        and then nothing has changed."""
+        """Change the contact, and return its tags as they are stored. Raises Problem for what the
+        contact may not have, and then nothing has changed."""
         values = document.merge(shapes.writable(self.contact), profile.normal(patch))
         checked = profile.check(self.scenario.workspace["country"], values, tags)
         checked.raise_errors()

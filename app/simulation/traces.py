@@ -118,8 +118,7 @@ def _step(passage: Passage, since: datetime) -> dict[str, Json]:
 
 
 def offset(moment: datetime, since: datetime) -> str:
-    """Write the time since a moment, rounded to minutes, for a real run takes its milliseconds:
-    `P3DT4H`."""
+    """Write the time since a moment, in minutes: `P3DT4H`. A real run takes its milliseconds."""
     minutes = round((moment - since) / timedelta(minutes=1))
     sign, minutes = ("-", -minutes) if minutes < 0 else ("", minutes)
     days, minutes = divmod(minutes, 24 * 60)

@@ -156,8 +156,7 @@ async def unchained_workspaces(db: Handle, *, after: str = "", limit: int) -> li
 
 
 async def unchained(db: Handle, *, workspace_id: str, after: str = "", limit: int) -> list[Entry]:
-    """Read the entries behind `after` that are not chained yet, in the order in which they will
-    stand."""
+    """Read the entries behind `after` that are not chained yet, in the order of the chain."""
     return await db.fetch_all_as(
         Entry,
         f"""

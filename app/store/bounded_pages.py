@@ -32,8 +32,7 @@ class BoundedPage(Generic[Listed]):
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """Weight of a row `newest`: SQL of its bytes, and the columns of which they are, by name, with
-    their types."""
+    """Weight of a row `newest`: SQL of its bytes, and the columns that they are of, with types."""
 
     bytes: str
     large: Mapping[str, str]

@@ -235,7 +235,7 @@ async def wait(
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """Number of messages that were made and have not ended, and how many of these wait for their
+    """Number of messages that were made and have not ended, and of those that wait for
     recipients."""
 
     messages: int

@@ -275,8 +275,8 @@ class _Claim:
         return {workspace_id: ids for workspace_id, ids in allowed.items() if ids}
 
     def limits(self, workspaces: Sequence[str], share: int) -> dict[str, int]:
-        """Compute how many more each may have in one trip, if all before it take as many as they
-        may. What these leave is for the next."""
+        """Compute how many more each may have in one trip, if all before it take all they may. What
+        these leave is for the next."""
         limits: dict[str, int] = {}
         reserved = 0
         for workspace_id in workspaces:

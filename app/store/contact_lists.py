@@ -127,7 +127,7 @@ async def page_by_sorting(
 
 
 async def tag_names(db: Handle, *, workspace_id: str, after: str | None, limit: int) -> list[str]:
-    """Read tags in alphabetical order: one look into the index for each, however many contacts have
+    """Read tags in alphabetical order. Each is one look into the index, however many contacts have
     it."""
     return await db.fetch_values(
         """

@@ -16,7 +16,7 @@ ADD_UP_SECONDS = 5.0
 
 
 async def add(db: Handle, amounts: Mapping[tuple[str, str], float]) -> None:
-    """Add amounts by name and labels; in one order, so that two processes do not wait for each
+    """Add amounts by name and labels. In one order, so that two processes do not wait for each
     other."""
     await db.execute_many(
         """
@@ -37,7 +37,7 @@ async def every(db: Handle) -> list[tuple[str, str, float]]:
 
 
 async def add_up_for_ever(database: Database, metrics: Metrics) -> None:
-    """Ends by cancellation, the last figures added."""
+    """Add up the figures until cancelled; the last ones are added then."""
     try:
         while True:
             await asyncio.sleep(ADD_UP_SECONDS)

@@ -263,8 +263,8 @@ MOST_NAMED = 10_000
 
 
 async def named(db: Handle, *, workspace_id: str, ids: Sequence[str] = ()) -> list[NamedDefinition]:
-    """Read these definitions and all that are not archived; of too many, the oldest that came from
-    no file."""
+    """Read these definitions and all that are not archived. Of too many, the newest from no
+    file are left out."""
     return await db.fetch_all_as(
         NamedDefinition,
         f"""
@@ -287,8 +287,7 @@ class Filed:
 
 
 async def filed(db: Handle, *, workspace_id: str, id: str) -> Filed:
-    """Read a definition's name in files and the rest of its file; both None when it came from
-    none."""
+    """Read a definition's name in files and the rest of its file; both None when it has none."""
     found = await db.fetch_one_as(
         Filed,
         "SELECT key, beside FROM definitions WHERE workspace_id = :workspace_id AND id = :id",

@@ -162,7 +162,7 @@ async def rotate(
 
 
 async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
-    """Attempts that are left go when a worker meets them, or with their age."""
+    """Delete an endpoint. Attempts that are left go when a worker meets them, or with their age."""
     await db.execute(
         "DELETE FROM event_endpoints WHERE workspace_id = :workspace_id AND id = :id",
         workspace_id=workspace_id,

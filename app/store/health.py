@@ -52,9 +52,8 @@ async def overdue(db: Handle, kind: Kind, *, workspace_id: str, late: datetime) 
 
 
 async def most_connections(db: Handle) -> int:
-    """Read how many connections PostgreSQL takes from our role in our database, which is no
-    superuser. Of a sharded one that is the coordinator's number, or that of the node that takes the
-    fewest."""
+    """Read how many connections PostgreSQL takes from our role, no superuser, in our database. Of a
+    sharded one that is the coordinator's number, or that of the node that takes the fewest."""
     found = [await db.fetch_value(MOST_CONNECTIONS)]
     if db.is_sharded:
         found += await db.fetch_values(

@@ -24,7 +24,7 @@ class Pace:
     _took: float = 0.0  # seconds
 
     def begin(self) -> bool:
-        """Begin a scan if it may be done now, in at most SCAN_SHARE of the time; returns whether it
+        """Begin a scan if it may be done now, in at most SCAN_SHARE of the time. Returns whether it
         may."""
         pause = min(self._took / SCAN_SHARE, LONGEST_PAUSE_SECONDS)
         is_due = time.monotonic() - self._began > pause

@@ -55,8 +55,7 @@ async def insert(db: Handle, *, workspace_id: str, id: str, user_id: str, role: 
 
 
 async def workspace(db: Handle, *, user_id: str, workspace_id: str | None) -> Workspace | None:
-    """Read this workspace if the user belongs to it; without an id that of the oldest
-    membership."""
+    """Read this workspace if the user belongs to it; without an id the one joined first."""
     return await db.fetch_one_as(
         Workspace,
         f"""

@@ -88,8 +88,7 @@ async def next_workspaces(db: Handle, after: str, *, limit: int) -> list[Keeping
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """Number of deleted rows; and by table the id up to which it was looked at, whatever was
-    kept."""
+    """Number of deleted rows, and by table the id up to which it was looked at, kept or not."""
 
     rows: int
     up_to: Mapping[str, str]

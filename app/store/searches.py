@@ -28,9 +28,10 @@ SOME = 20_000
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> tuple[list[Contact], str | None]:
-    """Read a page like contact_lists.page, perhaps with `q` and `q_phone`, or of `ids` alone. These
-    are what an email or a name begins with, and what a phone number does. A page that is shorter
-    than `limit` may not be the last: then the second is the id below which the next one goes on."""
+    """Read a page like contact_lists.page, perhaps with `q` and `q_phone`, or of `ids` alone. `q`
+    is what an email or a name begins with, `q_phone` what a phone number does. A page that is
+    shorter than `limit` may not be the last: then the second is the id below which the next one
+    goes on."""
     if filters.keys().isdisjoint({"q", "updated_after", "ids"}):
         return await contact_lists.page(
             db, workspace_id=workspace_id, filters=filters, before=before, limit=limit
@@ -121,8 +122,7 @@ async def _more_changed(db: Handle, workspace_id: str, updated_after: datetime, 
 async def _reached(
     db: Handle, workspace_id: str, filters: Mapping[str, Any], before: str | None, walk: int
 ) -> str | None:
-    """Find how far a page looks: the id of the last of so many, or None when there are not so
-    many."""
+    """Find how far a page looks: the id of the last of so many, or None when there are fewer."""
     lead = next((name for name in LEADS if name in filters), None)
     table, clauses = LEADS[lead] if lead else ("", {})
     along = {name: filters[name] for name in (*clauses, *keyset.BOUNDS) if name in filters}

@@ -358,8 +358,7 @@ SUMS = ", ".join(map(_sums, ADDRESSES))
 
 
 async def reached(db: Handle, *, workspace_id: str, before: str | None, walk: int) -> str | None:
-    """Find how far so many contacts lead: the id of the last, or None when there are not so
-    many."""
+    """Find how far so many contacts lead: the id of the last, or None when there are fewer."""
     narrowed, values = keyset.narrowed({}, {}, before)
     id: str | None = await db.fetch_value(
         f"""

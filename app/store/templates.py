@@ -190,8 +190,8 @@ async def named(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> dict[st
 
 
 async def keyed(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[KeyedTemplate]:
-    """Read these templates and all others of the workspace; of too many, the oldest that came from
-    no file."""
+    """Read these templates and all others of the workspace. Of too many, the newest from no
+    file are left out."""
     return await db.fetch_all_as(
         KeyedTemplate,
         f"""

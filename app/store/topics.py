@@ -31,7 +31,7 @@ COLUMNS = columns(Topic)
 
 
 async def lock(db: Handle, *, workspace_id: str) -> None:
-    """Lock the topics of the workspace until the transaction ends: nobody else makes or changes
+    """Lock the topics of the workspace until the transaction ends. Nobody else makes or changes
     one."""
     await db.lock_name(f"topics|{workspace_id}")
 

@@ -116,7 +116,7 @@ async def count_founded(db: Handle, *, id: str, day: str) -> int:
 
 
 async def verify_email(db: Handle, *, id: str) -> User:
-    """Keeps the first time."""
+    """Record that the user's address is verified, with the first time that it was."""
     return await db.returning_as(
         User,
         f"""

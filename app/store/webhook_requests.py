@@ -135,8 +135,8 @@ MOST_DEFINITIONS = 50
 
 
 async def refused(db: Handle, *, workspace_id: str) -> list[RefusedRequests]:
-    """Counts for each active definition that has any, which have a code; the most first, of at most
-    MOST_DEFINITIONS."""
+    """Count refused requests for each active definition that has any, which have a code. The most
+    come first, of at most MOST_DEFINITIONS."""
     return await db.fetch_all_as(
         RefusedRequests,
         """
@@ -194,8 +194,7 @@ async def definitions(db: Handle, after: tuple[str, str], *, limit: int) -> list
 async def delete_old(
     db: Handle, *, workspace_id: str, definition_id: str, limit: int, kept: int = KEPT
 ) -> int:
-    """Delete a definition's oldest requests, beyond the newest `kept` or seven days; returns how
-    many."""
+    """Delete a definition's oldest requests, beyond `kept` or seven days; returns how many."""
     oldest_kept: str | None = await db.fetch_value(
         """
         SELECT id FROM webhook_requests

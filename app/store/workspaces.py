@@ -102,8 +102,8 @@ async def share_sending(db: Handle, *, ids: Collection[str]) -> None:
 
 
 async def await_senders(db: Handle, *, id: str) -> None:
-    """Returns when nobody reads any more what stood there before: after the commit of a pause, and
-    before its answer, in a transaction that locks nothing else."""
+    """Wait until nobody reads any more what stood there before. Called after the commit of a pause,
+    and before its answer, in a transaction that locks nothing else."""
     await db.lock_name(_sending(id))
 
 
@@ -306,7 +306,7 @@ async def closed(db: Handle, *, after: str = "", limit: int) -> list[str]:
 
 
 async def is_open(db: Handle, *, id: str) -> bool:
-    """Return whether the workspace is there and not closed; until the transaction ends nobody
+    """Return whether the workspace is there and not closed. Until the transaction ends nobody
     closes it."""
     found = await db.fetch_value(
         "SELECT id FROM workspaces WHERE id = :workspace_id AND deleted_at IS NULL FOR SHARE",

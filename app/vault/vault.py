@@ -64,8 +64,8 @@ class Vault:
         )
 
     def wrapped_by_first(self, wrapped: bytes) -> bool:
-        """Return whether the data key opens with the first entry of SECRET_KEY alone, so that the
-        others may go as far as it is concerned."""
+        """Return whether the first entry of SECRET_KEY alone opens the data key. Then the others
+        may go as far as it is concerned."""
         try:
             _unseal(_derive(self._entries[0], "wrap"), wrapped, b"data key")
         except VaultError:
@@ -79,7 +79,7 @@ class Vault:
         return _seal(_derive(self._entries[0], "wrap"), self._data_key, b"data key")
 
     def encrypt(self, purpose: str, plaintext: bytes, *bound_to: str) -> bytes:
-        """Opens again only for the same purpose and ids: those of the row it stands in."""
+        """Encrypt what opens again only for the same purpose and ids: those of its row."""
         return _seal(self._key(f"encrypt {purpose}"), plaintext, _joined(bound_to))
 
     def decrypt(self, purpose: str, ciphertext: bytes, *bound_to: str) -> bytes:

@@ -75,6 +75,6 @@ class Hold:
         }
 
     def belongs_to(self, owner: str) -> None:
-        """Share the hold with a workspace, or with whom the operator has given a URL, before the
-        first byte."""
+        """Share the hold with a workspace, or with whom the operator gave a URL. Called before the
+        first byte is taken."""
         self.shares = {self.source: OF_ONE_ADDRESS, owner: OF_ONE_WORKSPACE}

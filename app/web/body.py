@@ -390,7 +390,7 @@ PAGED = frozenset({"page", "pageNumber", "p", "offset", "skip", "start", "after"
 
 
 def _hint(model: type[BaseModel], error: ErrorDetails) -> str:
-    """Suggest a name, behind the sentence about one that nobody knows."""
+    """Suggest the closest known name, behind the sentence about one that nobody knows."""
     if error["type"] != "extra_forbidden":
         return ""
     *place, last = error["loc"]

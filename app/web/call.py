@@ -176,7 +176,7 @@ class Call:
             return await self.asked.once(db, lambda: work(db))
 
     async def receive_body(self) -> bytes:
-        """Receive the body, in tx=None routes, which judge the head first; the wrapper does it for
+        """Receive the body, in tx=None routes, which judge the head first. The wrapper does it for
         the others. Raises Problem: 408 or 413, and those of `authorize` when the body came
         slowly."""
         if self.received is None:
@@ -216,7 +216,7 @@ class Call:
                 raise ClientDisconnect
 
     def expect_body(self, owner: str, max_bytes: int) -> None:
-        """Set the owner and greatest length of the body, in PUBLIC routes that know both from the
+        """Set owner and greatest length of the body, in PUBLIC routes that read both in the
         head."""
         allowance = self.request.state.allowance
         allowance.max_bytes = max_bytes

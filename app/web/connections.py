@@ -73,7 +73,7 @@ class Connections:
         return self._open
 
     def admit(self, new: Member) -> bool:
-        """Admit a connection if there is room, or some can be made; returns whether it was
+        """Admit a connection if there is room, or some can be made. Returns whether it was
         admitted."""
         source = new.source
         if self._of_source[source] >= self._most_of_one:

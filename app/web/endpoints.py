@@ -88,9 +88,9 @@ class Endpoint:
         return self.takes is None and self.method != "GET" and self.can != PUBLIC
 
     def judges_tag(self, shown: Endpoint | None) -> bool:
-        """Return whether it changes what `shown`, the GET of its path, answers with a tag. So does
-        what acts on something that has one elsewhere. The tag of a list is that of a page of it,
-        and not of what is changed there."""
+        """Return whether it changes or acts on what has a tag. That is what `shown`, the GET of its
+        path, answers with one, or what has one elsewhere. The tag of a list is that of a page of
+        it, and not of what is changed there."""
         changes = self.method in ("PUT", "PATCH", "DELETE")
         has_tag = shown is not None and shown.has_tag(200) and not shown.is_list
         return self.matches or (changes and has_tag)

@@ -108,8 +108,8 @@ async def serve(
 
 
 def _connections(settings: Settings, metrics: Metrics, peers: Peers) -> Connections:
-    """Make the room for connections. Behind proxies all of them come from these few addresses,
-    which keep them for later."""
+    """Bound the connections of a process, and of one address. Behind proxies all of them come from
+    these few addresses, which keep them for later."""
     most = most_connections(settings, descriptors.raise_limit())
     if settings.trusted_hops:
         return Connections(most, most, IDLE_SECONDS_OF_PROXIES, metrics, peers)

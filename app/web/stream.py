@@ -40,8 +40,8 @@ async def answer(
     while_reading: bool = False,
     file_name: str | None = None,
 ) -> Response:
-    """Waits for the first piece: a Problem that is raised before it is answered as one. To HEAD
-    nothing is made."""
+    """Answer with a stream, after its first piece: a Problem raised before it is answered as one.
+    To HEAD nothing is made."""
     headers = {"Content-Disposition": f'attachment; filename="{file_name}"'} if file_name else {}
     if request.method == "HEAD":
         response = Response(headers=headers, media_type=media_type)

@@ -136,7 +136,7 @@ class Throttle:
     key that this process alone has used up is refused without a trip."""
 
     def __init__(self, redis: Redis | None, *, trip_seconds: float = TRIP_SECONDS) -> None:
-        """Count hits in Redis; without it this process counts alone, exactly while it is the only
+        """Count hits in Redis. Without it this process counts alone, exactly while it is the only
         one."""
         self._local = _Local()
         self._refused: OrderedDict[tuple[Rule, str], float] = OrderedDict()  # by Redis, until when

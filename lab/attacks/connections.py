@@ -120,8 +120,8 @@ class Drill:
 
 
 async def drill(port: int, count: int, seconds: float, kinds: Sequence[str] = ()) -> Drill:
-    """Opens `count` connections, as many of each kind, from a process of its own, or its work would
-    be taken for the server's; asks for `seconds`, and until the last of them is closed."""
+    """Open `count` connections, as many of each kind, from a process of its own. Else its work
+    would be taken for the server's; asks for `seconds`, and until the last of them is closed."""
     found, stop = Drill(port), asyncio.Event()
     probes = [asyncio.create_task(_probe(found, path, stop)) for path in PROBES]
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:

@@ -183,7 +183,7 @@ async def _send(client: httpx2.AsyncClient, stage: Stage, noticed: Noticed, numb
 
 
 async def look(stage: Stage, noticed: Noticed, until_time: float) -> None:
-    """Previews a light template, and asks how the service is."""
+    """Preview a light template, and ask how the service is."""
     headers = {"Authorization": f"Bearer {stage.neighbour}"}
     async with httpx2.AsyncClient(base_url=stage.url, timeout=30, trust_env=False) as client:
         while time.monotonic() < until_time:

@@ -150,8 +150,7 @@ class Ledger:
         return int(self._value("SELECT count(*) FROM runs WHERE finished_at IS NULL"))
 
     def seconds(self) -> float:
-        """Measure from the moment at which all of the newest batch were due until the last had
-        ended."""
+        """Measure from when all of the newest batch were due until the last had ended."""
         return float(
             self._value(
                 """

@@ -340,7 +340,7 @@ def shown(found: Sequence[str]) -> Iterator[str]:
 
 
 def asked(words: Sequence[str]) -> Plan:
-    """Read the plan from the command line; what that leaves out is the promise's, or the whole
+    """Read the plan from the command line. What it leaves out is the promise's, or the
     campaign's."""
     parser = argparse.ArgumentParser(
         prog="python -m lab.chaos.campaign",

@@ -98,7 +98,8 @@ class Cutter:
     async def _read_along(
         self, reader: asyncio.StreamReader, up: asyncio.StreamWriter, answers: asyncio.Task[None]
     ) -> str | None:
-        """Passes on what the client says; the place of the cut, or None when it left by itself."""
+        """Pass on what the client says. Returns the place of the cut, or None when it left by
+        itself."""
         place = self._drawn(GREETING, CUT_SHARE / 3)
         while line := await reader.readline():
             verb = line[:4].upper().decode("ascii", "replace")

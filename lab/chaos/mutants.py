@@ -552,7 +552,7 @@ def caught(mutant: Mutant) -> tuple[bool, str]:
 
 
 def content() -> tuple[bool, str]:
-    """Run the control; returns whether nothing is found in it by any faults that are to show a
+    """Run the control. Returns whether nothing is found in it by any faults that are to show a
     mistake."""
     sets = dict.fromkeys(mutant.faults for mutant in MUTANTS.values() if not mutant.by)
     with tempfile.TemporaryDirectory(prefix="mutant-") as directory:

@@ -84,8 +84,7 @@ def _every_run_ended(evidence: Evidence) -> Iterator[str]:
 
 
 def _calls_fail_for_a_reason(evidence: Evidence) -> Iterator[str]:
-    """Find calls that failed for no reason, by what the receiver and the proxy before it have of
-    each.
+    """Find calls that failed for no reason that the receiver or the proxy before it knows.
 
     A POST that was cut off is not made again, so one cut is reason enough. A call whose worker was
     lost is made again, CALLS times in all: it fails after as many losses while the step lasted, and

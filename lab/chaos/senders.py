@@ -132,8 +132,7 @@ class Senders:
             await asyncio.sleep(chance.uniform(0.1, 1))
 
     async def keyed(self, sent: Sent, chance: random.Random) -> None:
-        """Send until it is accepted, and once more after that, with a key: all tries are one
-        run."""
+        """Send with a key until it is accepted, and once more after that: all tries are one run."""
         for _ in range(KEYED_RETRIES):
             await self._try(sent, chance, f"Idempotency-Key: {sent.name}")
             if sent.accepted:
@@ -150,7 +149,7 @@ class Senders:
         await self._try(sent, chance)
 
     async def hasty(self, sent: Sent, chance: random.Random) -> None:
-        """Goes away in the middle of the body, or before the answer."""
+        """Go away in the middle of the body, or before the answer."""
         await self._try(sent, chance, leaves=chance.choice([20, len(sent.body)]))
 
     async def _try(

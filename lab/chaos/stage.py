@@ -287,7 +287,7 @@ async def set_up(
 
 @asynccontextmanager
 async def owned(stage: Stage) -> AsyncIterator[None]:
-    """Register Olivia as the owner, with a key for her program; she asks whichever web process
+    """Register Olivia as owner, with a key for her program. She asks whichever web process
     answers."""
     async with httpx2.AsyncClient(
         base_url=f"http://127.0.0.1:{stage.ports[WEBS[0]]}",

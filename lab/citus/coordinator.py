@@ -118,7 +118,7 @@ class Rotations:
         return True
 
     async def pause(self) -> None:
-        """Returns when none is under way."""
+        """Wait until none is under way."""
         self.is_paused = True
         while self.under_way:
             await asyncio.sleep(0.02)

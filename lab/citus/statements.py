@@ -127,7 +127,7 @@ class Finding:
 
     @property
     def only_looks(self) -> bool:
-        """Reads, and locks nothing."""
+        """Return whether the statement only reads, and locks nothing."""
         return READS.match(self.sql) is not None and not CHANGES.search(self.sql)
 
     def __str__(self) -> str:

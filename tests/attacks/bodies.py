@@ -117,7 +117,7 @@ async def zeros(target: Target) -> None:
 
 
 async def half_pairs(target: Target) -> None:
-    """What no UTF-8 can say is shown as U+FFFD, and identifies nobody."""
+    """Show what no UTF-8 can say as U+FFFD, and identify nobody by it."""
     hook = await target.hook()
     for half in (rb"\ud800", rb"\udc00\ud800", rb"\uDFFF"):
         receipt = await hook.takes(holding(b'"a' + half + b'"'))
@@ -139,7 +139,7 @@ async def odd_characters(target: Target) -> None:
 
 
 async def byte_order_mark(target: Target) -> None:
-    """It is skipped (RFC 8259 §8.1); what is signed are all the bytes."""
+    """Skip a byte order mark (RFC 8259 §8.1); what is signed are all the bytes."""
     hook = await target.hook(signingSecret=SECRET)
     marked = b"\xef\xbb\xbf" + EVENT
     await hook.takes(marked, signed(marked))
@@ -194,7 +194,7 @@ async def the_same_with_other_spacing(target: Target) -> None:
 
 
 async def keys_that_collide(target: Target) -> None:
-    """For Python's hash of integers they would; its hash of text has a seed."""
+    """Send keys that collide by Python's hash of integers; its hash of text has a seed."""
     hook = await target.hook()
     modulus = 2**61 - 1
     keys = (b'"%d":0' % (number * modulus) for number in range(35_000))

@@ -25,7 +25,7 @@ BEGINNINGS = (
 
 @pytest.fixture(scope="module")
 async def alone(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Target]:
-    """As `make run` starts it."""
+    """The service by itself, as `make run` starts it."""
     port = free_port()
     environ = {"PORT": str(port), "HOST": "127.0.0.1"}
     part = Part("run", environ, tmp_path_factory.mktemp("alone"), forked=True)
@@ -93,7 +93,8 @@ async def owner(port: int) -> AsyncIterator[httpx2.AsyncClient]:
 
 @asynccontextmanager
 async def holding_open(target: Target) -> AsyncIterator[Target]:
-    """Whoever is slow is slow while all the rest goes on; line A21 judges what became of them."""
+    """Hold slow connections open while all the rest goes on; line A21 judges what became of
+    them."""
     for number in range(SLOW):
         reader, writer = await target.connect()
         writer.write(BEGINNINGS[number % len(BEGINNINGS)])

@@ -146,7 +146,7 @@ async def at_once(target: Target) -> None:
 
 
 async def erased_addresses(target: Target) -> None:
-    """Who was erased may come again, as somebody new."""
+    """Erase a contact, who may come again as somebody new."""
     hook = await target.hook()
     before = await hook.takes(body("forgotten@example.com"))
     erased = await target.api.delete(f"/contacts/{before['contactId']}")

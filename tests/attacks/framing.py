@@ -130,7 +130,7 @@ async def two_lengths(target: Target) -> None:
 
 
 async def two_framings(target: Target) -> None:
-    """What one reader ends by its length and the next by its chunks hides a second request."""
+    """Hide a second request in what one reader ends by its length and the next by its chunks."""
     hook = await target.hook()
     hidden = request(hook.path, EVENT, JSON)
     for body in (chunked(EVENT), chunked(EVENT) + hidden):
@@ -235,7 +235,8 @@ def padded(length: int) -> bytes:
 
 
 def peak_memory(process_id: int) -> int:
-    """Of the largest of a process and its children, in bytes; 0 where the system does not tell."""
+    """Find the largest memory of a process and its children, in bytes; 0 where the system has
+    none."""
     largest = 0
     for status in Path("/proc").glob("[0-9]*/status"):
         with suppress(OSError):  # it has ended meanwhile
@@ -248,7 +249,7 @@ def peak_memory(process_id: int) -> int:
 
 
 async def held_back(target: Target) -> None:
-    """Who is unknown is told so by the head: a body that is held back is neither read nor kept."""
+    """Hold a body back: an unknown token is refused by the head, and nothing is read or kept."""
     length = "Content-Length: 200000"
     for path in (IN + UNKNOWN, f"/v1/callbacks/twilio/{UNKNOWN}", "/v1/callbacks/resend/abc"):
         raw = request(path, b"", JSON, length, length=False) + b"{"
@@ -257,7 +258,8 @@ async def held_back(target: Target) -> None:
 
 
 async def methods_in_lower_case(target: Target) -> None:
-    """They are case-sensitive (RFC 9110 §9.1), and a next reader may take them for others."""
+    """Send methods in lower case, which are others (RFC 9110 §9.1), as a next reader may not
+    know."""
     hook = await target.hook()
     for method in ("post", "Post"):
         reader, writer = await target.connect()
@@ -275,7 +277,7 @@ async def chunks_on_1_0(target: Target) -> None:
 
 
 async def upgrades(target: Target) -> None:
-    """To nothing, whatever they are called; and every such connection ends."""
+    """Ask for upgrades: to nothing, whatever they are called; and every such connection ends."""
     versions = ("Sec-WebSocket-Version: 13", "Sec-WebSocket-Version: 99", "Content-Length: 9")
     for version in versions:
         for number in ("1.0", "1.1"):
@@ -371,7 +373,7 @@ async def one_connection(target: Target) -> None:
 
 
 async def http_2(target: Target) -> None:
-    """There is none: nothing of it is read beyond the preface."""
+    """Speak HTTP/2, which there is not: nothing of it is read beyond the preface."""
     settings = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
     reader, writer = await target.connect()
     with suppress(ConnectionError):

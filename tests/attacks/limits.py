@@ -30,7 +30,7 @@ TRIES = 8
 async def burst(
     target: Target, count: int, *headers: str, source: str | None = None
 ) -> Counter[int]:
-    """So many tries of a token that nobody has, from one address, on four connections at once."""
+    """Try a token that nobody has so many times, from one address, on four connections at once."""
     source = source or address()
     shares = [count // 4 + (n < count % 4) for n in range(4)]
     answers = await asyncio.gather(*(_share(target, n, headers, source) for n in shares if n))
@@ -138,7 +138,7 @@ async def without_redis(target: Target) -> None:
 
 
 async def over_all_processes(target: Target) -> None:
-    """Whichever process each connection ends at."""
+    """Exceed the limit over all processes, whichever each connection ends at."""
     source = address()
     total = Counter[int]()
     for _ in range(10):
@@ -162,7 +162,7 @@ async def what_a_refusal_says(target: Target) -> None:
 
 
 async def floods(target: Target) -> None:
-    """Whoever tries tokens is counted for it, and locks out nobody else."""
+    """Flood with tokens: who tries them is counted for it, and locks out nobody else."""
     source = address()
     reader, writer = await target.connect(source)
     for path in ("short", UNKNOWN, UNKNOWN + "/", "a/b/c"):

@@ -81,7 +81,7 @@ async def changed_bodies(target: Target) -> None:
 
 
 async def rotated(target: Target) -> None:
-    """From the moment the change is answered, in every process, while others go on sending."""
+    """Rotate the secret, which holds from the answer on, in every process, while others send."""
     hook = await target.hook(signingSecret="secret number 0 of this line")
     for number in range(1, 4):
         old, new = (f"secret number {n} of this line" for n in (number - 1, number))

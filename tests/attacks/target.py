@@ -1,4 +1,5 @@
-"""What is attacked: Tidings in processes of its own, HTTP written by hand, and an account of it."""
+"""Target of attacks: Tidings in processes of its own, HTTP written by hand, and an account of
+it."""
 
 from __future__ import annotations
 
@@ -93,7 +94,7 @@ class Hook:
         ends: bool = False,
         **how: Any,
     ) -> Answer:
-        """From an address of its own; an accepted one is remembered."""
+        """Post an event from an address of its own; an accepted one is remembered."""
         given = (JSON, *headers) if json else headers
         raw = request(self.path, body, *given, **how)
         return await self.sent(raw, source=source, ends=ends)
@@ -167,11 +168,11 @@ class Target:
             cursor = f"&cursor={page['nextCursor']}"
 
     def count_of(self, words: str) -> int:
-        """How often these words, a regular expression, stand in the logs."""
+        """Count how often these words, a regular expression, stand in the logs."""
         return sum(len(re.findall(words, part.text)) for part in self.parts)
 
     async def until_redis_answers(self) -> None:
-        """To all processes; their log tells when one ceases to wait for it, and when it is back."""
+        """Wait until Redis answers all processes, as their log says."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while self.count_of(SILENT) > self.count_of("redis answers again"):
                 await asyncio.sleep(0.1)

@@ -42,7 +42,7 @@ class Wire:
     receiver: Receiver
 
     async def order(self, **wanted: Any) -> None:
-        """Unless the API refuses it at once."""
+        """Order a message, unless the API refuses it at once."""
         answer = await self.cast.ed.post("/messages", {"channel": "email", **wanted})
         assert answer.status_code in (202, 422), answer.text
 

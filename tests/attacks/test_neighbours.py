@@ -1,5 +1,4 @@
-"""What one workspace's templates take is not taken from others: an event of a neighbour, and a
-probe, are answered meanwhile."""
+"""Events of a neighbour, and probes, which are answered while one workspace's templates run."""
 
 from __future__ import annotations
 

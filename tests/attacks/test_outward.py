@@ -121,7 +121,7 @@ class Ways:
         return str((await self.cast.ed.made("/contacts", {"email": address}))["id"])
 
     async def outcomes(self, urls: Sequence[str]) -> dict[str, set[str | None]]:
-        """By both ways: the code that each URL came to."""
+        """Find the code that each URL came to, by both ways."""
         steps, attempts = await self.steps(urls), await self.endpoints(urls)
         return {
             url: {step["reason"] and step["reason"]["code"], _code(attempt)}

@@ -1,5 +1,5 @@
-"""What nobody may learn from logs, Redis, the trail or an export: each line of the catalogue of
-attacks, and the tests that try it."""
+"""Privacy of logs, Redis, the trail and exports: each line of the catalogue of attacks, and the
+tests that try it."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Desk:
         )
 
     async def previewed(self, source: str, trigger: Any) -> dict[str, Any]:
-        """How it is saved, and its HTML rendered."""
+        """Save a template, and render its HTML."""
         made = await self.saved(source)
         assert made.status_code == 201, (source[:80], made.text)
         shown = await self.cast.vic.post(

@@ -1,4 +1,4 @@
-"""What counts as an address, and which two of them are one."""
+"""Addresses: what counts as one, and which two of them are one."""
 
 from __future__ import annotations
 

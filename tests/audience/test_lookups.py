@@ -1,4 +1,4 @@
-"""What finds a contact, and the lock under which it still does."""
+"""Lookups that find a contact, and the lock under which they still do."""
 
 from __future__ import annotations
 

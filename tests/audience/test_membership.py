@@ -328,7 +328,7 @@ class World:
         await worker.kill()
 
     async def outlive(self) -> None:
-        """What is older than a day goes: all runs that have ended by now, with their messages.
+        """Delete what is older than a day: all runs that have ended by now, with their messages.
         Events stay, for their ids have the time of our own clock."""
         self.ahead_ms += 25 * 3_600_000
         set_clock(self.process.database, self.ahead_ms)
@@ -447,7 +447,7 @@ async def test_membership_is_what_a_fresh_evaluation_finds(
 
 
 async def all_done(here: World) -> None:
-    """What workers left behind is due again when their leases have ended."""
+    """Finish what workers left behind, which is due again when their leases have ended."""
     here.ahead_ms += 61_000
     set_clock(here.process.database, here.ahead_ms)
     await settle(here.process)
@@ -554,7 +554,7 @@ async def order(here: World, *, is_quiet: bool = False, **properties: str) -> No
 
 
 async def entries(here: World) -> tuple[list[tuple[set[str], int]], int]:
-    """Who is in the segments, and how many runs their entries have started."""
+    """Read who is in the segments, and how many runs their entries have started."""
     await settle(here.process)
     async with here.process.database.read() as db:
         count = await db.fetch_value("SELECT count(*) FROM runs")
@@ -814,7 +814,7 @@ async def test_all_who_were_being_created_are_looked_at_again(
 
 @contextmanager
 def made_by_a_clock(ahead_seconds: int) -> Iterator[None]:
-    """What is created here has ids of a process whose clock is so far ahead."""
+    """Give what is created here ids of a process whose clock is so far ahead."""
     with pytest.MonkeyPatch.context() as patch:
         clock = SimpleNamespace(time_ns=lambda: time.time_ns() + ahead_seconds * 10**9)
         patch.setattr(ids, "time", clock)

@@ -1,4 +1,4 @@
-"""Which segments name which."""
+"""Segments that name one another."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ async def listed(cast: Cast, flow_id: str) -> list[dict[str, Any]]:
 
 
 async def runs_of(cast: Cast, flow_id: str) -> list[dict[str, Any]]:
-    """With what started them."""
+    """Read the flow's runs with what started them."""
     return [await cast.vic.read(f"/runs/{one['id']}") for one in await listed(cast, flow_id)]
 
 

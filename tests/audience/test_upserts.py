@@ -46,7 +46,7 @@ async def upsert(
 
 
 async def everybody(database: Database, workspace_id: str) -> list[dict[str, Any]]:
-    """Without what nobody gave; the oldest first."""
+    """Read all contacts without what nobody gave; the oldest first."""
     async with database.read() as db:
         rows, _ = await contact_lists.page(
             db, workspace_id=workspace_id, filters={}, before=None, limit=100

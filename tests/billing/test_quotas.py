@@ -1,4 +1,4 @@
-"""What a plan allows is exact, and what is counted is what there is, whatever happened."""
+"""Quotas: what a plan allows is exact, and what is counted is what there is, whatever happened."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def figures(process: Process, workspace_id: str) -> dict[str, int]:
 
 
 async def counted(process: Process, workspace_id: str) -> dict[str, int]:
-    """From the tables themselves, by none of the code that is tested."""
+    """Count from the tables themselves, by none of the code that is tested."""
     async with process.database.read() as db:
         row = await db.fetch_one(
             """
@@ -76,7 +76,7 @@ async def counted(process: Process, workspace_id: str) -> dict[str, int]:
 async def use_up(
     process: Process, workspace_id: str, meter: str, *, left: int, plan: str = "starter"
 ) -> None:
-    """As if there were so many that only `left` are allowed."""
+    """Use up a meter, so that only `left` more are allowed."""
     async with process.database.write() as db:
         await workspaces.change_plan(db, id=workspace_id, plan=plan)
         of_month = meter == MESSAGES
@@ -92,7 +92,7 @@ async def use_up(
 
 
 class Undone(Exception):
-    """What the caller of a transaction raises."""
+    """Exception that the caller of a transaction raises."""
 
 
 class Anything:
@@ -380,7 +380,7 @@ class Newcomers:
         return sorted(message.to for message in self.provider.given)
 
     async def write(self, *names: str) -> list[str]:
-        """To strangers of these names, and work until nothing is due; the ids."""
+        """Write to strangers of these names, and work until nothing is due; the ids."""
         ids = []
         for name in names:
             message = {"channel": "email", "to": f"{name}@example.com", "content": HELLO}

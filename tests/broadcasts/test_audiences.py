@@ -116,7 +116,7 @@ class World:
         return self.ends.get(id) or ("SUPPRESSED" if self.expected[id] else "SENT")
 
     async def answer(self, id: str, state: str) -> None:
-        """About the broadcast's topic."""
+        """Answer about the broadcast's topic."""
         new = {"channel": self.channel, "state": state, "source": "form"}
         answer = await self.cast.ed.call("PUT", f"/contacts/{id}/topics/{self.topic_id}", json=new)
         assert answer.status_code == 200, answer.text
@@ -133,7 +133,7 @@ class World:
         self.before[self.addresses[id]] += 1
 
     async def report(self, message_id: str, became: Became) -> None:
-        """As its provider does, some time after it took the message."""
+        """Report as the provider does, some time after it took the message."""
         attempt_id = (await self.cast.vic.read(f"/messages/{message_id}"))["attempts"][-1]
         id, workspace_id = f"{became.status}|{attempt_id}", self.cast.ed.workspace_id
         notice = Report(id, workspace_id, attempt_id, None, became, None)
@@ -172,7 +172,8 @@ async def stopped(world: World) -> None:
 
 
 async def erased_before(world: World) -> None:
-    """And come again: nobody writes to that address, whoever has it."""
+    """Make somebody who was erased and came again: nobody writes to that address, whoever has
+    it."""
     given: dict[str, Any] = {world.address_field: world.address()}
     first = await world.cast.ed.made("/contacts", given)
     assert (await world.cast.ed.delete(f"/contacts/{first['id']}")).status_code == 204
@@ -181,7 +182,7 @@ async def erased_before(world: World) -> None:
 
 
 async def acquainted(world: World) -> None:
-    """With a letter whose fate is reported later."""
+    """Make somebody who has got a letter whose fate is reported later."""
     await world.written_to(await world.person())
 
 
@@ -205,7 +206,7 @@ async def full_once(world: World) -> None:
 
 
 async def capped(world: World) -> None:
-    """By the one message of marketing that they have got."""
+    """Make somebody who is capped by the one message of marketing that they have got."""
     id = await world.person()
     await world.written_to(id, "marketing")
     if world.is_marketing and world.expected[id] is None:
@@ -213,7 +214,7 @@ async def capped(world: World) -> None:
 
 
 async def unsure(world: World) -> None:
-    """Who has been asked to confirm that they want the topic, and has not yet."""
+    """Make somebody who was asked to confirm that they want the topic, and has not yet."""
     id = await world.person()
     if world.topic_id:
         await world.answer(id, "unsubscribed")
@@ -269,7 +270,7 @@ async def suppress(world: World, id: str) -> None:
 
 
 async def stop(world: World, id: str) -> None:
-    """By a text message that says so."""
+    """Stop by a text message that says so."""
     reply = {"channel": world.channel, "from": world.addresses[id], "text": "STOP"}
     assert (await world.cast.ed.made("/sandbox/replies", reply))["meaning"] == "stop"
     world.bar(id, "suppressed")
@@ -282,7 +283,7 @@ async def erase(world: World, id: str) -> None:
 
 
 async def move_away(world: World, id: str) -> None:
-    """To an address that is as good."""
+    """Move the contact to an address that is as good."""
     address = world.address()
     answer = await world.cast.ed.patch(f"/contacts/{id}", {world.address_field: address})
     assert answer.status_code == 200, answer.text
@@ -374,7 +375,7 @@ async def found_faulty(world: World, path: str, least: int) -> None:
 
 
 async def reported(world: World, path: str) -> None:
-    """What became of some of those that were sent."""
+    """Report what became of some of those that were sent."""
     ways = (
         [DELIVERED, HARD, COMPLAINED] if world.channel == "email" else [DELIVERED, FAILED, STOPPED]
     )
@@ -403,7 +404,8 @@ async def cancelled(world: World, path: str) -> None:
 
 
 async def slept(world: World, path: str, open_: Collection[str]) -> None:
-    """Those in whose time zone it is night wait for the morning, whatever becomes of them."""
+    """Wait until those in whose time zone it is night wait for the morning, whatever becomes of
+    them."""
     waiting: set[str] = set()
     async with asyncio.timeout(20):
         while not waiting or waiting - world.asleep:

@@ -45,7 +45,7 @@ async def people(cast: Cast, count: int) -> list[str]:
 
 
 async def stepped(process: Process, times: int) -> None:
-    """So many transactions of a worker on the broadcast, each under a claim of its own."""
+    """Make so many transactions of a worker on the broadcast, each under a claim of its own."""
     for _ in range(times):
         async with process.database.write() as db:
             await db.execute("UPDATE jobs SET wake_at = :now WHERE kind = 'broadcast'")

@@ -108,7 +108,7 @@ async def test_a_local_time_that_passes_while_it_stands_still_is_that_of_the_nex
 async def stood_still(
     cast: Cast, process: Process, path: str, by: str, at: datetime, minutes: int
 ) -> None:
-    """From now on until so long after a time; while its workspace sends nothing, workers look."""
+    """Stand still until so long after a time; while its workspace sends nothing, workers look."""
     if by == "pause":
         await cast.adam.made(f"{path}/pause", None)
     if by in ("sending_paused", "suspended"):

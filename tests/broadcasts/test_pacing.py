@@ -37,7 +37,7 @@ def test_the_first_message_leaves_at_once_and_a_slow_pace_is_no_faster() -> None
 def looked(
     pace: pacing.Allowance, *, under_way: bool = False, awaited: bool = False, pending: float | None
 ) -> float:
-    """In how many seconds it is looked again, when somebody is due in so many."""
+    """Compute in how many seconds it is looked again, when somebody is due in so many."""
     pending_at = None if pending is None else NOW + pending * SECOND
     at = pacing.next_look(
         NOW, pace, is_under_way=under_way, is_awaited=awaited, pending_at=pending_at

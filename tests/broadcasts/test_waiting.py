@@ -104,7 +104,7 @@ async def test_while_its_workspace_sends_nothing_it_makes_nothing_and_is_seldom_
 
 
 async def rest(process: Process) -> timedelta:
-    """Of the one broadcast's job, until it is due."""
+    """Read the time until the one broadcast's job is due."""
     async with process.database.read() as db:
         [wake_at] = await db.fetch_values("SELECT wake_at FROM jobs WHERE kind = 'broadcast'")
         due: datetime = wake_at

@@ -135,7 +135,7 @@ HOSTILE = "<img src=x onerror=\"document.title='ran'\"><script>document.title='r
 
 
 def missing() -> str:
-    """What these tests lack, in a sentence; "" for nothing."""
+    """Explain what these tests lack, in a sentence; "" for nothing."""
     if CHROMIUM is None:
         return "There is no Chromium here: apt-get install chromium-headless-shell."
     return ""
@@ -209,7 +209,7 @@ class Service:
         return email
 
     def accepted(self, link: str, name: str) -> None:
-        """By its addressee, whose account this makes if there is none."""
+        """Accept an invitation as its addressee, whose account this makes if there is none."""
         token = link.rpartition("token=")[2]
         answer = httpx2.post(
             f"{self.url}/memberships/invitations/accept",
@@ -262,7 +262,7 @@ class Service:
         return str(self.until(links)[0])
 
     def until(self, holds: Callable[[], Any]) -> Any:
-        """What `holds` answers once it is true."""
+        """Wait until `holds` answers something true, and return it."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not (found := holds()):
             assert time.monotonic() < deadline, "it never came"
@@ -346,7 +346,7 @@ def chromium(built: None) -> Iterator[Browser]:
 
 @dataclass
 class Watch:
-    """What a page did that no page may: messages of the browser, and requests to others."""
+    """Watch for what no page may do: messages of the browser, and requests to others."""
 
     own: str
     found: list[str] = field(default_factory=list)
@@ -360,7 +360,7 @@ class Watch:
         page.on("requestfailed", self.asked)
 
     def _message(self, message: ConsoleMessage) -> None:
-        """That a script in a mail was blocked is what the frame is for."""
+        """Ignore that a script in a mail was blocked, which is what the frame is for."""
         preview = f"{self.own}/preview"
         if message.location["url"].startswith(preview) or f"in '{preview}" in message.text:
             return
@@ -383,8 +383,8 @@ def watching(service: Service) -> Watch:
 
 @pytest.fixture
 def watch(watching: Watch) -> Iterator[Watch]:
-    """Of the owner's tab, and of what else this test lets it look at. What a tab says after the
-    test that it was lent to is found by the next one."""
+    """The watch over the owner's tab, and what else this test lets it look at. What a tab says
+    after the test that it was lent to is found by the next one."""
     watching.expected = Watch.expected
     yield watching
     found, watching.found = watching.found, []
@@ -498,7 +498,7 @@ def watched(context: BrowserContext, watch: Watch) -> Page:
 
 
 def forgotten(page: Page, url: str) -> None:
-    """As if nobody had ever been there with this browser, of which this tab is left."""
+    """Forget all that this browser has stored, of which this tab is left."""
     context = page.context
     for other in context.pages:
         if other != page:
@@ -511,7 +511,7 @@ def forgotten(page: Page, url: str) -> None:
 
 
 def as_new(page: Page) -> None:
-    """With nothing in the way of its requests, light on a desk."""
+    """Give the page nothing in the way of its requests, light on a desk."""
     page.unroute_all(behavior="ignoreErrors")
     if page.viewport_size != DESK:
         page.set_viewport_size(DESK)
@@ -519,7 +519,7 @@ def as_new(page: Page) -> None:
 
 
 def left(page: Page, url: str) -> None:
-    """On no screen, with nothing typed."""
+    """Leave the page on no screen, with nothing typed."""
     as_new(page)
     if page.url.startswith(f"{url}/console"):
         page.evaluate(LEFT)
@@ -528,8 +528,8 @@ def left(page: Page, url: str) -> None:
 
 
 def signed_in(page: Page, service: Service, email: str, path: str = "/") -> None:
-    """On this screen, by a cookie that the API gave to the browser: the form is filled in where
-    that is looked at, as in test_doors, and to fill it in takes two thirds more."""
+    """Sign in, on this screen, by a cookie that the API gave to the browser. The form is filled in
+    where that is looked at, as in test_doors, and to fill it in takes two thirds more."""
     headers = {"X-Forwarded-For": any_address()}
     page.set_extra_http_headers(headers)
     answer = page.context.request.post(
@@ -567,8 +567,8 @@ def loaded(page: Page, service: Service, path: str) -> None:
 
 
 def went(page: Page, path: str) -> None:
-    """To this path as by a link; to another query of a screen through a page without anything, for
-    it would stay the same screen."""
+    """Go to this path as by a link. To another query of a screen, through a page without anything,
+    for it would stay the same screen."""
     is_same = urlsplit(page.url).path == f"/console{path}".partition("?")[0]
     page.evaluate(GONE, [*[NOTHING] * is_same, f"/console{path}"])
 
@@ -578,13 +578,13 @@ def ready(page: Page) -> None:
 
 
 def switched(page: Page, workspace: str) -> None:
-    """To another of their workspaces, by its name below the one that is open."""
+    """Switch to another of their workspaces, by its name below the one that is open."""
     page.locator(".account summary").click()
     page.locator(".account").get_by_role("button", name=workspace, exact=True).click()
 
 
 def paged(page: Page, limit: int, rows: int) -> None:
-    """What this page asks the API for with this limit has so many rows a page: to turn a page, few
+    """Make pages of so many rows where this page asks the API with this limit. To turn a page, few
     are enough."""
     asked = re.compile(rf"([?&]limit=){limit}\b")
     shorter = rf"\g<1>{rows}"

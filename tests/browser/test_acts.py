@@ -1,4 +1,4 @@
-"""What can be done on the screens, seen through the API afterwards."""
+"""Acts on the screens, seen through the API afterwards."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def refuses_while_left(page: Page, url: str, sure: str) -> None:
     held: list[Route] = []
 
     def hold(route: Route) -> None:
-        """But for what the page looks at meanwhile."""
+        """Hold requests back, but for what the page looks at meanwhile."""
         route.fallback() if route.request.method == "GET" else held.append(route)
 
     page.route(url, hold)
@@ -674,7 +674,7 @@ def test_a_message_that_is_sent_again_from_its_run_says_there_what_becomes_of_it
     expect(status).to_have_text("Failed")
 
     def sent(route: Route) -> None:
-        """As it is at first."""
+        """Answer that the message is sent, as it is at first."""
         answer = service.read(route.request.url.removeprefix(service.url))
         message = answer["steps"][0]["message"] if "steps" in answer else answer
         message["status"] = "SENT"
@@ -699,7 +699,7 @@ def test_a_message_that_bounces_after_it_was_sent_says_so_by_itself(
     service.until(lambda: service.read(path)["status"] == "BOUNCED")
 
     def sent(route: Route) -> None:
-        """As it was before."""
+        """Answer that the message is sent, as it was before."""
         route.fulfill(json={**route.fetch().json(), "status": "SENT"})
 
     page.route(f"{service.url}{path}", sent)

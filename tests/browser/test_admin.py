@@ -1,5 +1,5 @@
-"""What a super-admin sees and does in the console, and that nobody else does. Whether these screens
-are accessible and fit a phone, the tour looks at in test_screens.py."""
+"""Screens of a super-admin, and that nobody else has them. Whether these are accessible and fit a
+phone, the tour looks at in test_screens.py."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ MARK = secrets.token_hex(4)
 
 @pytest.fixture(scope="module")
 def operators(service: Service, founded: Founded) -> tuple[str, httpx2.Client]:
-    """Who looks after all workspaces, with one of their own whose name begins with MARK."""
+    """Operators who look after all workspaces, with one of their own whose name begins with
+    MARK."""
     email, client = founded(f"{MARK} operators")
     service.command("grant-super-admin", email, "--unverified")
     return email, client

@@ -346,7 +346,7 @@ def test_a_segment_asks_which_broadcast_a_contact_got(
 
 
 def filter_of(page: Page) -> Any:
-    """As the screen has it, read where it is JSON."""
+    """Read the filter as the screen has it, where it is JSON."""
     page.get_by_role("button", name="JSON", exact=True).click()
     text = page.get_by_label("Filter (JSON)").input_value()
     page.get_by_role("button", name="Form").click()

@@ -338,7 +338,7 @@ def test_in_another_workspace_nothing_of_the_first_is_left(
 
 
 def is_of_south(page: Page, service: Service) -> None:
-    """As far as anybody can read, who hears it too."""
+    """Check that the page is of South, as far as anybody can read, or a screen reader."""
     text = page.evaluate("document.documentElement.outerHTML")
     assert "Nora" not in text
     assert "Flow of North" not in text

@@ -1,5 +1,5 @@
-"""What is typed while a save is under way stays, whatever the answer says; and nothing of it is
-saved unseen over what somebody else stored meanwhile."""
+"""Drafts that are typed while a save is under way: they stay, whatever the answer says. Nothing of
+them is saved unseen over what somebody else stored meanwhile."""
 
 from __future__ import annotations
 

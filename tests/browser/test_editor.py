@@ -64,8 +64,8 @@ def edited(page: Page, service: Service, kind: str, **body: Any) -> str:
 
 @contextmanager
 def arranged(page: Page) -> Iterator[None]:
-    """What opens an editor, until its boxes stand where they stay: the first check says where each
-    belongs, and a box that moves away under the mouse is not clicked."""
+    """Open an editor, and wait until its boxes stand where they stay. The first check says where
+    each belongs, and a box that moves away under the mouse is not clicked."""
     with page.expect_response(re.compile(r"/(workflows|automations)/check\?")):
         yield
     page.evaluate(f"(async () => {{ await {DRAWN}; await {DRAWN} }})()")
@@ -302,7 +302,7 @@ def test_a_refused_save_leads_to_what_is_missing_or_wrong_as_a_whole(
 
 
 def described(field: Locator) -> str:
-    """What a screen reader says of it."""
+    """Read what a screen reader says of the field."""
     ids = "one => one.getAttribute('aria-describedby').split(' ')"
     texts = f"one => ({ids})(one).map(id => document.getElementById(id).textContent).join(' ')"
     return str(field.evaluate(texts))
@@ -362,7 +362,7 @@ def test_two_people_change_a_flow_and_neither_loses_work(
 
 
 def refused(page: Page, url: str) -> Locator:
-    """What says so when somebody else saved first."""
+    """Find what says so when somebody else saved first."""
     with page.expect_response(
         lambda answer: url in answer.url and answer.request.method == "PATCH"
     ) as answered:

@@ -1,4 +1,4 @@
-"""What stands where a list has no rows: what fills it, or the way out of a filter."""
+"""Lists without rows: what fills them, or the way out of a filter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What two people do to one flow on its page, seen through the API afterwards."""
+"""Two people's work on one flow on its page, seen through the API afterwards."""
 
 from __future__ import annotations
 

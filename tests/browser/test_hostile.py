@@ -107,8 +107,8 @@ def mallory(service: Service) -> Mallory:
 
 @pytest.fixture
 def stranger(stranger: Page, watch: Watch) -> Iterator[Page]:
-    """What the policy of a page or of a frame stops before it is sent, the browser tells of all
-    the same."""
+    """A stranger whose page's policy stops requests before they are sent, which the browser reports
+    all the same."""
     sent: list[str] = []
     evil = re.compile("^https?://evil")
     stranger.context.route(evil, lambda route: sent.append(route.request.url))

@@ -33,7 +33,7 @@ class Mortal:
     service: Service
 
     def stop_answering(self) -> None:
-        """It takes connections, and says nothing any more."""
+        """Stop answering: it takes connections, and sends nothing any more."""
         self.process.send_signal(signal.SIGSTOP)
 
     def kill(self) -> None:
@@ -130,7 +130,7 @@ def killed_after(mortal: Mortal, saves: list[Save]) -> None:
 
 
 def is_lost(saves: list[Save]) -> None:
-    """As each tab says; what it reads by itself meanwhile may say so, too."""
+    """Check that the saves are lost, as each tab says; what it reads meanwhile may say so, too."""
     for page, _, _ in saves:
         expect(page.get_by_role("alert").get_by_text(LOST).first).to_be_visible()
 
@@ -166,7 +166,7 @@ def drawn(page: Page, service: Service) -> tuple[Save, str]:
 
 
 def is_drawn(page: Page, service: Service, path: str) -> None:
-    """As it was before the kill, and saved as it is."""
+    """Check that the flow is drawn as it was before the kill, and save it as it is."""
     page.locator(".react-flow__node[data-id='wait']").wait_for()
     press(page, "Save")
     page.get_by_text("all changes saved").wait_for()

@@ -84,7 +84,7 @@ def choice(page: Page, label: str) -> Locator:
 
 
 def chosen(page: Page, label: str) -> str:
-    """What the reader sees in a choice."""
+    """Read what the reader sees in a choice."""
     shown = "select => select.selectedOptions[0].textContent"
     return str(choice(page, label).evaluate(shown))
 

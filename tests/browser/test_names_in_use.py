@@ -1,5 +1,5 @@
-"""What the console offers to choose from: names in use, by a list or by buttons, and what the flow
-editor reads for it once."""
+"""Names in use that the console offers to choose from, by a list or by buttons. What the flow
+editor reads for it, it reads once."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ COUNT = "sessionStorage.clicks = Number(sessionStorage.clicks ?? 0) + 1"
 
 @pytest.fixture(scope="module")
 def fresh(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """As `make run` starts it the first time."""
+    """The service as `make run` starts it the first time."""
     with running(tmp_path_factory.mktemp("newcomer")) as service:
         yield service
 

@@ -44,7 +44,7 @@ class ClockedService:
     service: Service | None = None
 
     def started(self, moment: datetime) -> Service:
-        """For the first time, by a clock that shows the moment."""
+        """Start the service for the first time, by a clock that shows the moment."""
         self.service = serving(*self._start(moment))
         return self.service
 
@@ -108,7 +108,7 @@ def is_held(service: Service, id: str) -> bool:
 
 
 def written(moment: datetime) -> str:
-    """As a British page has it, in Berlin."""
+    """Write the moment as a British page has it, in Berlin."""
     local = moment.astimezone(BERLIN)
     return f"{local.day} {local:%b %Y, %H:%M:%S}"
 

@@ -386,7 +386,7 @@ def test_a_viewer_reads_a_step_and_is_told_why_there_is_no_more(
 
 
 def pressed(page: Page, name: str) -> None:
-    """And what it leads to is there."""
+    """Press a button, and wait for what it leads to."""
     page.get_by_role("button", name=name, exact=True).last.click()
     ready(page)
 

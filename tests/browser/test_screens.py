@@ -218,7 +218,7 @@ def is_fit(page: Page, watch: Watch, within: str = "body") -> None:
 
 
 def beside(within: str) -> str:
-    """What is the same on every screen, and looked at on Home."""
+    """Name what is the same on every screen, and looked at on Home."""
     return "aside" if within == "main" else ""
 
 
@@ -254,8 +254,8 @@ def clean(page: Page) -> None:
 
 
 def walked(page: Page, within: str) -> list[str]:
-    """What is wrong with the way through the screen by Tab, which is held down, from where the
-    focus is, and round; or through a part of it."""
+    """Find what is wrong with the way through the screen by Tab, which is held down. It begins
+    where the focus is, and goes round; or through a part of it."""
     count, has_editor = page.evaluate(WALK, within)  # where Tab indents, until Escape
     for press in range(2 * count + 20):
         if has_editor:
@@ -269,13 +269,14 @@ def walked(page: Page, within: str) -> list[str]:
 
 
 def sideways(page: Page) -> int:
-    """By how much the page is wider than its window."""
+    """Measure by how much the page is wider than its window."""
     wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     return int(page.evaluate(wider))
 
 
 def violations(page: Page, *rules: str, without: str = "") -> list[str]:
-    """By these rules of axe-core, or by all; of all the page or without a part of it."""
+    """Find violations of these rules of axe-core, or of all. They are of all the page or without a
+    part of it."""
     found = page.evaluate(EXAMINED, [rules, without])
     if found is None:
         page.evaluate(axe())

@@ -218,7 +218,8 @@ def test_a_change_of_a_member_gives_back_no_role_that_was_taken(
 
 
 def in_south(page: Page, service: Service, role: str) -> tuple[str, Service]:
-    """On the page of its members, by their address: who has North as well; and its owner."""
+    """Open the page of South's members, by the address of one who has North as well, and its
+    owner."""
     email, _ = service.registered("Wanda", "North")
     _, bearer = service.registered("Sol", "South")
     sol = service.acting(bearer)

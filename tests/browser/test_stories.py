@@ -1,4 +1,4 @@
-"""What people do in the console, from their first minute on."""
+"""Stories of people in the console, from their first minute on."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_when_the_session_ends_nothing_that_was_typed_is_lost(
 
 
 def signed_out(context: BrowserContext, service: Service) -> None:
-    """As by another tab, which test_when_the_session_ends opens."""
+    """Sign out as by another tab, which test_when_the_session_ends opens."""
     headers = {"Origin": service.url, "X-Forwarded-For": any_address()}
     bearer = {"Authorization": f"Bearer {renewed(context, service)}"}
     answer = context.request.post(f"{service.url}/auth/logout", headers={**headers, **bearer})
@@ -422,7 +422,7 @@ def test_home_looks_for_what_needs_somebody_less_often_than_for_runs(
 
 @contextmanager
 def asking(page: Page) -> Iterator[list[str]]:
-    """What the page asks for until the block ends, without queries."""
+    """Record what the page asks for until the block ends, without queries."""
     asked: list[str] = []
 
     def ask(request: Request) -> None:

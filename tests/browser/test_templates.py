@@ -177,7 +177,8 @@ def test_what_whatsapp_approved_gets_its_variables(
 
 
 def says_what_was_approved(page: Page, viewer: Page, service: Service, path: str, sid: str) -> None:
-    """On the page of a message, in the simulator, and to who may only read the template."""
+    """Check what the page of a message shows, the simulator, and one who may only read the
+    template."""
     ada = {"firstName": "Ada", "phone": f"+1415555{secrets.randbelow(9000) + 1000}"}
     met = {**ada, "email": "ada@example.com"}
     by = {"channel": "whatsapp", "templateId": path.rpartition("/")[2]}
@@ -269,7 +270,7 @@ def test_code_is_typed_indented_undone_and_left_by_keyboard(page: Page, service:
 
 
 def described(page: Page) -> str:
-    """How a screen reader describes the box that has the focus."""
+    """Read how a screen reader describes the box that has the focus."""
     session = page.context.new_cdp_session(page)
     root: Any = session.send("Accessibility.getFullAXTree")
     [node] = [

@@ -1,4 +1,4 @@
-"""Why a flow did or did not reach a contact, on the page as the API answers it."""
+"""Reasons why a flow did or did not reach a contact, on the page as the API answers them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 
 
 def expected(one: Mapping[str, Any]) -> tuple[str, str, str]:
-    """What the page has to say of this: the sentence, what to do about it, and its record."""
+    """Expect of the page: the sentence, what to do about it, and its record."""
     kind, id = one["evidence"]["type"], one["evidence"]["id"]
     of_reasons = ADVICE["exclusions" if kind == "broadcast" else "reasons"]
     advice = of_reasons.get(one["reason"] or "") or ADVICE["explanations"][one["code"]]
@@ -57,7 +57,7 @@ def read(page: Page) -> list[tuple[str, str, str]]:
 
 
 def is_explained(page: Page, service: Service, contact: str, query: str) -> set[str]:
-    """As the API answers it, each with its record; the codes."""
+    """Check that it is explained as the API answers, each with its record; returns the codes."""
     answer = service.read(f"/contacts/{contact}/explain{query}")["data"]
     sentence, _, path = expected(answer[-1])
     page.locator(".whys > li", has_text=MOMENT.split(sentence)[0]).last.wait_for()

@@ -154,7 +154,7 @@ MISSPELT = {
 
 @pytest.fixture(scope="module")
 def errors(typescript: Path) -> dict[str, list[str]]:
-    """Of the compiler, by the file: the tour, and one misspelt in each way."""
+    """Errors of the compiler, by the file: the tour, and one misspelt in each way."""
     text, files = (HERE / "tour.ts").read_text(), {"the tour": "tour.ts"}
     for what, (right, wrong) in MISSPELT.items():
         assert text.count(right) == 1

@@ -35,12 +35,12 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def environ() -> dict[str, str]:
-    """With the packages of npm from its cache, if they are there."""
+    """The environment with the packages of npm from its cache, if they are there."""
     return {**os.environ, "npm_config_prefer_offline": "true"}
 
 
 def exported(directory: Path) -> Path:
-    """What is committed, and what is not yet, but nothing that is ignored."""
+    """Export what is committed, and what is not yet, but nothing that is ignored."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, names.split("\0")):
@@ -93,7 +93,7 @@ def test_a_slug_holds_the_built_console_and_no_node(
 
 
 def stages() -> Iterator[tuple[str, list[str]]]:
-    """Of the Dockerfile: the name of each, and its instructions."""
+    """Read the stages of the Dockerfile: the name of each, and its instructions."""
     text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
     for stage in re.split(r"^FROM ", text, flags=re.M)[1:]:
         first, *rest = stage.splitlines()
@@ -126,7 +126,7 @@ def test_an_image_holds_the_built_console_and_no_node(
 
 
 def copied(rest: str, roots: dict[str, Path], here: Path) -> None:
-    """As COPY does: the content of a directory, or files into one."""
+    """Copy as COPY does: the content of a directory, or files into one."""
     *names, target = shlex.split(rest)
     root = roots[""]
     if names[0].startswith("--from="):

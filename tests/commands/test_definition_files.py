@@ -76,8 +76,9 @@ def served(database_url: str, directory: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """On SQLite. What the routes do that a command asks, tests/routes/test_definition_files.py
-    shows on both engines; here one way there and back does."""
+    """The service's URL, on SQLite. What the routes do that a command asks,
+    tests/routes/test_definition_files.py shows on both engines; here one way there and back
+    does."""
     directory = tmp_path_factory.mktemp("served")
     with served(f"sqlite:///{directory}/tidings.db", directory) as at:
         yield at

@@ -15,7 +15,7 @@ from tests.cast import settle
 
 
 async def paste(client: httpx2.AsyncClient, curl: str) -> httpx2.Response:
-    """As a shell would read it."""
+    """Send a curl command as a shell would read it."""
     command, *words = shlex.split(curl)
     assert command == "curl"
     headers = {}

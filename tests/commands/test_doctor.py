@@ -55,7 +55,7 @@ async def sound(
 
 
 async def found(environ: Mapping[str, str]) -> list[Finding]:
-    """What is not fine."""
+    """Find what is not fine."""
     findings = [one async for one in doctor.examine(Settings.from_environ(environ))]
     return [
         one for one in findings if one.verdict != "ok" and not one.sentence.startswith(UNTENDED)
@@ -254,7 +254,8 @@ async def test_stripe_is_asked_for_what_is_sold(sound: dict[str, str]) -> None:
         }
 
         async def text(**changed: str) -> list[str]:
-            """Without what is of this test alone: a key of test mode, two plans of three."""
+            """Read the findings without those of this test alone: a key of test mode, two plans of
+            three."""
             findings = [str(one) for one in await found({**environ, **changed})]
             assert "STRIPE_SECRET_KEY is a test mode key" in findings.pop(0)
             assert "STRIPE_PRICE_ENTERPRISE is not set: nobody can buy" in findings.pop(0)
@@ -394,6 +395,6 @@ async def test_its_report_is_free_of_log_lines(sound: dict[str, str]) -> None:
 
 
 def report(environ: Mapping[str, str]) -> tuple[int, str]:
-    """What is printed, by either way out."""
+    """Read what is printed, by either way out."""
     code, output, errors = Command("doctor", environ=environ).ended()
     return code, output + errors

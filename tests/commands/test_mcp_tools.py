@@ -1,4 +1,4 @@
-"""What an assistant may do: drafts are changed, and nothing that is live, even in a race."""
+"""Tools of an assistant: drafts are changed, and nothing that is live, even in a race."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXIT = [{"type": "exit"}]
 
 @pytest.fixture
 async def client(process: Process, cast: Cast) -> AsyncIterator[httpx2.AsyncClient]:
-    """With Olivia's key, who may do everything."""
+    """A client with Olivia's key, who may do everything."""
     async with started(process) as edge, caller(process, edge, any_address()) as client:
         client.headers["Authorization"] = f"Bearer {cast.olivia.key}"
         yield client

@@ -1,4 +1,4 @@
-"""Who may be written to: what is said once holds for the address, the contact and every intent."""
+"""Consent: what is said once holds for the address, the contact and every intent."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def lift(process: Process, acme: str, reason: suppressions.Reason) -> None
 
 
 async def change(process: Process, acme: str, id: str, **values: Any) -> dict[str, str]:
-    """How they are subscribed then."""
+    """Change the contact, and read how they are subscribed then."""
     async with process.database.write() as db:
         row = await contacts.locked(db, workspace_id=acme, id=id)
         assert row is not None

@@ -1,4 +1,4 @@
-"""What may arrive after an opt-out is waited for, and named."""
+"""Messages that may arrive after an opt-out, which are waited for, and named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people write back, and what comes of it."""
+"""Keywords that people write back, and what comes of them."""
 
 from __future__ import annotations
 

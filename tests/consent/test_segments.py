@@ -1,4 +1,4 @@
-"""Whatever changes a consent moves the contact in segments that ask for it, at once."""
+"""Changes of consent that move the contact in segments that ask for it, at once."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def stand_still(then: Callable[[], object]) -> None:
-    """What happens then is not read before the loop goes on."""
+    """Stand still: what happens then is not read before the loop goes on."""
     time.sleep(STANDS_STILL)
     then()
 

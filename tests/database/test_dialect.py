@@ -1,4 +1,4 @@
-"""What schema and queries say in PostgreSQL's words and SQLite is told in its own."""
+"""Dialects: schema and queries in PostgreSQL's words, and in SQLite's own."""
 
 from __future__ import annotations
 

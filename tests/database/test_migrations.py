@@ -37,7 +37,7 @@ ALTER TABLE people ADD COLUMN place_id TEXT REFERENCES places (id);
 def database_url(
     request: pytest.FixtureRequest, postgres_server: servers.PostgresServer, tmp_path: Path
 ) -> str:
-    """Without any table."""
+    """The URL of a database without any table."""
     if request.node.callspec.params["engine"] == "postgresql":
         return asyncio.run(servers.new_database(postgres_server.url, ""))
     return f"sqlite:///{tmp_path}/new.db"

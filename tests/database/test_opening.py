@@ -40,7 +40,7 @@ def database_url(postgres_url: str) -> str:
 
 @pytest.fixture(scope="module")
 def pooler() -> Iterator[servers.PgBouncer]:
-    """In transaction mode, with one connection to the server for each database."""
+    """A pooler in transaction mode, with one connection to the server for each database."""
     binary = shutil.which("pgbouncer")
     if binary is None:
         pytest.skip("there is no pgbouncer")

@@ -31,7 +31,7 @@ async def in_transaction(database: Database, works: Sequence[pipelining.Work[Any
 
 
 class Trips:
-    """What the links of a database are asked, in order, and for how many at once."""
+    """Trips to a database: what its links are asked, in order, and for how many at once."""
 
     def __init__(self, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: list[tuple[str, int]] = []

@@ -265,7 +265,7 @@ UNREADABLE: list[tuple[str, dict[str, Any], str]] = [
 
 
 async def found(cast: Cast, body: Any, trigger: Any = WEBHOOK) -> list[tuple[str, str]]:
-    """What activating it answers, be that 201 or 422."""
+    """Read what activating it answers, be that 201 or 422."""
     shape, path = ("graph", "/automations") if isinstance(body, dict) else ("steps", "/workflows")
     response = await cast.ed.post(
         path, {"name": "N", "state": "ACTIVE", "trigger": trigger, shape: body}
@@ -355,7 +355,7 @@ def given_up(segment: str) -> list[tuple[str, dict[str, Any], str]]:
 
 @pytest.fixture
 def mail_alone(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where nobody has set up a provider for the rest."""
+    """A process where nobody has set up a provider but for mail."""
     for channel in ("sms", "whatsapp"):
         monkeypatch.delitem(process.channels, channel)
 

@@ -1,4 +1,4 @@
-"""What starts a run: a contact made, tagged or told of; another run; each exactly once."""
+"""Starts of a run: a contact made, tagged or told of; another run; each exactly once."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ PEOPLE = 123
 
 @pytest.fixture
 def batch(monkeypatch: pytest.MonkeyPatch) -> int:
-    """So many rows are stored at once: some hundred are several batches."""
+    """A batch of so many rows: some hundred are several batches."""
     monkeypatch.setattr(imports, "BATCH", 50)
     return 50
 
@@ -55,7 +55,7 @@ async def pieces(
 
 
 async def allowed() -> None:
-    """Whoever imports may go on."""
+    """Allow whoever imports to go on."""
 
 
 async def run(

@@ -16,7 +16,7 @@ from tests.examples import examples
 
 
 def read(reader: Callable[[], Reader], data: bytes, size: int = 1_000_000) -> list[Record]:
-    """In pieces of so many bytes."""
+    """Read in pieces of so many bytes."""
     one = reader()
     records: list[Record] = []
     for first in range(0, len(data), size):

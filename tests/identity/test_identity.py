@@ -1,4 +1,4 @@
-"""Who is let in, as whom, and for how long."""
+"""Identity: who is let in, as whom, and for how long."""
 
 from __future__ import annotations
 

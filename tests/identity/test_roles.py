@@ -1,4 +1,4 @@
-"""What each role may, and may give."""
+"""Roles, and what each may do and give."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ async def receive(process: Process, token: str, body: Any, **headers: str) -> Ac
 
 
 async def outcomes(*asked: Any) -> list[Accepted | str]:
-    """What each got: ids, or a problem's code."""
+    """List what each got: ids, or a problem's code."""
     answers: list[Accepted | str] = []
     for answer in await asyncio.gather(*asked, return_exceptions=True):
         if isinstance(answer, BaseException) and not isinstance(answer, Problem):
@@ -537,7 +537,7 @@ async def test_a_run_whose_commit_was_not_answered_is_found_when_a_neighbour_bre
 
 
 async def timed(asked: Awaitable[Accepted]) -> tuple[Accepted | str, float]:
-    """What one got, and after how many seconds."""
+    """Measure what one got, and after how many seconds."""
     began = time.monotonic()
     [outcome] = await outcomes(asked)
     return outcome, time.monotonic() - began

@@ -1,4 +1,4 @@
-"""What is kept of a request: no secret, and which mistake a signature was."""
+"""Kept webhook requests: no secret, and which mistake a signature was."""
 
 from __future__ import annotations
 

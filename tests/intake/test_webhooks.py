@@ -406,7 +406,7 @@ SLOW = {
 
 @pytest.fixture
 def nothing_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the event loop, that is; the compute process has modules of its own."""
+    """Refuse slow work on the event loop; the compute process has modules of its own."""
 
     parse = document.parse
 

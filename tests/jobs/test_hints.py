@@ -61,7 +61,7 @@ def settings(redis_url: str | None, **more: str) -> Settings:
 
 @pytest.fixture
 async def hints(own_redis: RedisServer) -> AsyncIterator[Hints]:
-    """To a real Redis that is empty."""
+    """Hints to a real Redis that is empty."""
     hints = Hints(connector(settings(own_redis.url)))
     await present(hints.redis).flushdb()
     yield hints
@@ -93,7 +93,7 @@ async def sent(hints: Hints) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 async def settled(hints: Hints) -> None:
-    """What was hinted has been sent or dropped; the client connects again when it is used."""
+    """Wait until what was hinted has been sent or dropped; the client connects again when used."""
     await asyncio.wait_for(hints.close(), SECONDS)
 
 

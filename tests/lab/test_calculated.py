@@ -1,4 +1,4 @@
-"""What a load needs is worked out as docs/scaling.md says."""
+"""Needs of a load, as docs/scaling.md works them out."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ def graphs(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def _leaving(node: dict[str, Any]) -> dict[str, Any]:
-    """By its first port."""
+    """Leave the node by its first port."""
     if node["type"] == "trigger":
         return {}
     kind = NODES[node["type"]]
@@ -290,7 +290,7 @@ triggers = st.one_of(
 
 
 def places(value: Any, *where: Any) -> Iterator[tuple[Any, ...]]:
-    """To every member and item."""
+    """List the places of every member and item."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value)
     for key, inner in pairs:
         yield (*where, key)
@@ -300,7 +300,7 @@ def places(value: Any, *where: Any) -> Iterator[tuple[Any, ...]]:
 
 @st.composite
 def mutated(draw: st.DrawFn, valid: st.SearchStrategy[Any]) -> Any:
-    """As it should be, or with one member replaced, taken out, doubled or renamed."""
+    """Draw a value as it should be, or with one member replaced, taken out, doubled or renamed."""
     value = copy.deepcopy(draw(valid))
     found = list(places(value))
     if not found or draw(st.booleans()):

@@ -1,4 +1,4 @@
-"""From a body to a Program, and everything that is wrong with it."""
+"""Check of a body: its Program, and everything that is wrong with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How two JSON values compare."""
+"""Comparison of two JSON values."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def refused(found: Collection[Finding], *, active: bool) -> set[str]:
 
 
 def compare(shape: check.Shape, body: Any) -> bool:
-    """Whether it can be activated."""
+    """Compare reader and schema; returns whether the body can be activated."""
     body = document.parse(document.dumps(body))
     found = check.compile(shape, body).findings
     plain = json.loads(document.dumps(body))

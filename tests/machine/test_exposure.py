@@ -1,4 +1,4 @@
-"""What looks like a credential in a definition, and what only sounds like one."""
+"""Credentials in a definition, and what only sounds like one."""
 
 from __future__ import annotations
 

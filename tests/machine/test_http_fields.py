@@ -1,4 +1,4 @@
-"""Which names and values HTTP can carry (RFC 9110 §5)."""
+"""Names and values that HTTP can carry (RFC 9110 §5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a contact goes through again, by each policy."""
+"""Re-entry of a contact, by each policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a sender's bodies: every path once, in the grammar that a trigger takes."""
+"""Samples of a sender's bodies: every path once, in the grammar that a trigger takes."""
 
 from __future__ import annotations
 

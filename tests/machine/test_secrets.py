@@ -1,4 +1,4 @@
-"""What a credential is called, and that it is hidden wherever a value is shown beside its name."""
+"""Names of credentials, whose values are hidden wherever they are shown beside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the filter of a segment may ask, how it is judged for one contact, and how it reads."""
+"""Filters of segments: what they may ask, how they judge one contact, and how they read."""
 
 from __future__ import annotations
 

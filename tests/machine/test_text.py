@@ -1,4 +1,4 @@
-"""Which text can be stored, and which is one line."""
+"""Text that can be stored, and text that is one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which links can be seen: hostile HTML, and the ways in which an author hides a link unawares."""
+"""Visible links: hostile HTML, and the ways in which an author hides a link unawares."""
 
 from __future__ import annotations
 

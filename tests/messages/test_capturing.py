@@ -1,4 +1,4 @@
-"""What the sandbox captures: in the transaction of the intent, unless a call must be seen."""
+"""Captures of the sandbox: in the transaction of the intent, unless a call must be seen."""
 
 from __future__ import annotations
 

@@ -402,7 +402,7 @@ def called(**columns: object) -> CalledMessage:
 
 
 async def turn_back(process: Process, by: timedelta) -> None:
-    """As if it had all been so much earlier."""
+    """Turn time back, as if it had all been so much earlier."""
     await later(process, "message", by.total_seconds())
     async with process.database.write() as db:
         for row in await db.fetch_all("SELECT id, trouble_since FROM delivery_attempts"):

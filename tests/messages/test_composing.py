@@ -1,4 +1,4 @@
-"""Whose replies to a text message arrive."""
+"""Replies to a text message, and whose arrive."""
 
 from __future__ import annotations
 

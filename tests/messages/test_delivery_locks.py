@@ -112,7 +112,7 @@ async def opt_in_and_out(process: Process, acme: str, quit_at: asyncio.Event) ->
 
 
 async def pause(process: Process, acme: str, quit_at: asyncio.Event) -> None:
-    """What comes before the answer to a pause, again and again."""
+    """Do what comes before the answer to a pause, again and again."""
     while not quit_at.is_set():
         await parking.await_senders(process, acme)
         await asyncio.sleep(0.01)

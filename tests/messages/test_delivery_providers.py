@@ -1,4 +1,4 @@
-"""From a step to the providers' own ledgers: text messages, WhatsApp and mail over the wire."""
+"""Deliveries from a step to the providers' own ledgers: text messages, WhatsApp and mail."""
 
 from __future__ import annotations
 

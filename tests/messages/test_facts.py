@@ -1,4 +1,4 @@
-"""What templates and conditions see: six roots, and nothing that is not theirs."""
+"""Facts that templates and conditions see: six roots, and nothing that is not theirs."""
 
 from __future__ import annotations
 

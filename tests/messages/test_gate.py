@@ -1,4 +1,4 @@
-"""What waits is no intent: caps, quiet hours and `sendAt` on the real way of a message."""
+"""Gates of a message: caps, quiet hours and `sendAt`; what waits is no intent."""
 
 from __future__ import annotations
 
@@ -407,8 +407,8 @@ async def test_what_cannot_be_set_is_refused(cast: Cast, given: Any, pointer: st
 async def statements_of(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch, message_id: str
 ) -> list[str]:
-    """Those of the intent of the only message that is due: each text once, for it is passed on from
-    function to function."""
+    """List the statements of the intent of the only message that is due: each text once, as it is
+    passed on."""
     sent: list[str] = []
     [job] = await process.claim("message", [], 10)
     with monkeypatch.context() as patched:

@@ -230,7 +230,7 @@ async def test_policy_and_content_say_nothing_of_the_address(
 
 
 async def dead_of(cast: Cast, receiver: Receiver, through: Process, alive: int, dead: int) -> None:
-    """So many of each are sent to, and all that can be done is done."""
+    """Send to so many of each, and do all that can be done."""
     receiver.at_rcpt |= dict.fromkeys(people(dead, "dead"), DEAD)
     await order(cast, through, *people(alive))
     await settle(through)
@@ -240,7 +240,8 @@ async def dead_of(cast: Cast, receiver: Receiver, through: Process, alive: int, 
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Of so few recipients something can be said. Of how many really, test_refusals.py shows."""
+    """Number of recipients that something can be said of here. Of how many really, test_refusals.py
+    shows."""
     monkeypatch.setattr(refusals, "LEAST", refusals.ONE_IN)
     return refusals.ONE_IN
 

@@ -1,4 +1,4 @@
-"""What is left of the texts of a message for who may not act as its contact. By a route:
+"""Redaction of a message for who may not act as its contact. By a route:
 tests/routes/test_messages.py."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whose fault it is when recipients are refused as dead, however judgements fall together."""
+"""Refusals of recipients as dead, and whose fault they are, however judgements fall together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member finds out about an attempt is a report that every other one overrides."""
+"""Reports of a member about an attempt, which every other one overrides."""
 
 from __future__ import annotations
 

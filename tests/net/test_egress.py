@@ -42,7 +42,7 @@ LOOPBACK = (IPv4Network("127.0.0.0/8"),)
 
 @pytest.fixture(scope="module")
 async def egress() -> AsyncIterator[Egress]:
-    """As a deployment has it that opened nothing."""
+    """The egress of a deployment that opened nothing."""
     egress = Egress()
     yield egress
     await egress.close()

@@ -53,7 +53,7 @@ async def tell(process: Process, acme: str, *about: Any, type: str = "message.se
 
 
 async def post_due(process: Process) -> int:
-    """How many attempts were due."""
+    """Post the attempts that are due; returns how many were."""
     claimed = await process.claim("event_attempt", [], 50)
     for row in claimed:
         await deliver.post(process, row)

@@ -1,5 +1,4 @@
-"""What happens is told from the one place where it is made to happen, once, and without a person's
-data."""
+"""Outbound events: each from the one place where it happens, once, and without a person's data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every channel promises the delivery."""
+"""Promises of every channel to the delivery."""
 
 from __future__ import annotations
 

@@ -375,7 +375,7 @@ async def test_closing_ends_every_session(channel: EmailChannel, receiver: Recei
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """For 127.0.0.1, signed by itself; with its key."""
+    """A certificate for 127.0.0.1, signed by itself; with its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "receiver.test")])
     address = x509.IPAddress(ip_address("127.0.0.1"))
@@ -443,7 +443,7 @@ async def test_starttls_that_is_required_and_not_offered_stops_the_send(
 
 @contextlib.asynccontextmanager
 async def elsewhere(port: int, *, user: str = "", query: str = "") -> AsyncIterator[EmailChannel]:
-    """To a server on this machine that goes by the name of another one."""
+    """Open a channel to a server on this machine that goes by the name of another one."""
 
     async def dial(host: str, _: int) -> socket.socket:
         assert host == "mail.acme.test"

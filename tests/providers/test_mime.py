@@ -246,7 +246,8 @@ PRINTABLE = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), 
 
 
 def decoded(value: str) -> str:
-    """By the older of the standard library's two readers: the newer one drops spaces on folds."""
+    """Decode by the older of the standard library's two readers: the newer one drops spaces on
+    folds."""
     return str(make_header(decode_header(value)))
 
 

@@ -1,4 +1,4 @@
-"""What Resend tells, by Svix's signature."""
+"""Reports of Resend, by Svix's signature."""
 
 from __future__ import annotations
 

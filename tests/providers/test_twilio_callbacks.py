@@ -1,4 +1,4 @@
-"""What Twilio tells, by its own signature."""
+"""Reports of Twilio, by its own signature."""
 
 from __future__ import annotations
 

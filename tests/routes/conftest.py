@@ -1,4 +1,4 @@
-"""What tests of people have in common: a visitor of their own address, and the letters they get."""
+"""Fixtures of tests of people: a visitor of their own address, and the letters they get."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SignIn: TypeAlias = Callable[[Person], Awaitable[dict[str, Any]]]
 
 @asynccontextmanager
 async def visiting(process: Process, app: Edge | None = None) -> AsyncIterator[httpx2.AsyncClient]:
-    """From an address of its own."""
+    """Visit from an address of its own."""
     address = any_address()
     async with caller(process, app, address) if app else cast_client(process, address) as client:
         yield client

@@ -13,7 +13,7 @@ from tests.cast import SEND_HELLO, Cast, hook, settle
 
 
 async def happened(cast: Cast, process: Process, events: int) -> str:
-    """As often a run, a message, and something that the contact told of itself."""
+    """Make as often a run, a message, and something that the contact reported itself."""
     token = await hook(process, cast.ed.workspace_id, [SEND_HELLO])
     for word in range(events):
         body = {"email": "ada@x.test", "word": word}
@@ -64,7 +64,7 @@ async def test_what_a_contact_did_stands_before_what_it_started(
 
 
 async def walked(cast: Cast, contact_id: str, limit: int) -> list[Any]:
-    """What is on all pages."""
+    """Read what is on all pages."""
     seen: list[Any] = []
     cursor = ""
     while cursor is not None:

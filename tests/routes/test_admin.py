@@ -1,4 +1,4 @@
-"""What an operator sees of all workspaces, and the brake."""
+"""Views of an operator on all workspaces, and the brake."""
 
 from __future__ import annotations
 

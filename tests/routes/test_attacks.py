@@ -1,4 +1,4 @@
-"""What a stranger would try at the API as a whole; each table names what it checks."""
+"""Attacks of a stranger on the API as a whole; each table names what it checks."""
 
 from __future__ import annotations
 

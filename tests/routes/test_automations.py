@@ -66,7 +66,7 @@ async def test_a_new_automation_is_a_draft_answered_whole_with_where_it_is(cast:
 
 
 def without_trigger(response: httpx2.Response) -> bytes:
-    """As it was saved: answers have the trigger on its node too."""
+    """Read the body as it was saved: answers have the trigger on its node too."""
     shown = document.dumps(document.parse(response.content)["trigger"])
     assert response.content.count(shown) == 2
     return response.content.replace(shown, b"{}")

@@ -36,7 +36,7 @@ WEBHOOK = "/billing/webhooks/stripe"
 
 @pytest.fixture
 async def olivia(cast: Cast, process: Process) -> Person:
-    """Whose workspace pays for nothing."""
+    """Olivia, whose workspace pays for nothing."""
     async with process.database.write() as db:
         await workspaces.change_plan(db, id=cast.olivia.workspace_id, plan="starter")
     return cast.olivia
@@ -60,7 +60,7 @@ async def trail(process: Process, person: Person) -> list[tuple[str, str]]:
 
 
 async def end_period(process: Process, person: Person) -> None:
-    """It ended just now, and a worker looks."""
+    """End the period just now, and let a worker look."""
     async with process.database.write() as db:
         await db.execute(
             """
@@ -300,7 +300,7 @@ async def buyer(shop: Process, olivia: Person) -> AsyncIterator[Person]:
 
 
 async def notify(buyer: Person, body: bytes, **headers: str) -> httpx2.Response:
-    """As Stripe sends it."""
+    """Notify as Stripe does."""
     given = {"Content-Type": "application/json; charset=utf-8", **headers}
     return await buyer.client.post(
         WEBHOOK, content=body, headers={"Stripe-Signature": signature(body), **given}

@@ -84,7 +84,7 @@ class Service:
         return list(self.resend.accepted.values())[-1]
 
     async def tell(self, url: str, form: Mapping[str, str], token: str = TOKEN) -> httpx2.Response:
-        """As Twilio would."""
+        """Call back as Twilio would."""
         headers = {
             "X-Twilio-Signature": twilio_server.signature(url, form, token),
             "Content-Type": "application/x-www-form-urlencoded",
@@ -102,7 +102,7 @@ class Service:
     async def hear(
         self, kind: str, mail: Mapping[str, Any], id: str | None = None, **more: Any
     ) -> delivery_attempts.Attempt:
-        """As Resend would."""
+        """Report as Resend would."""
         await self.report(event(kind, mail, **more), id)
         return await self.attempt()
 
@@ -123,7 +123,7 @@ class Service:
         return response.text
 
     async def reasons(self) -> list[tuple[str, str]]:
-        """Why who is not written to."""
+        """List why who is not written to."""
         async with self.process.database.read() as db:
             rows = await db.fetch_all(
                 "SELECT channel, reason FROM suppressions WHERE workspace_id = :id ORDER BY id",

@@ -37,7 +37,7 @@ async def asked(cast: Cast, process: Process, **given: Any) -> tuple[str, str, s
 
 
 async def link(cast: Cast) -> str:
-    """From the newest letter."""
+    """Read the link from the newest letter."""
     letter = (await cast.ed.read("/sandbox/messages"))["data"][0]
     line: str
     [line] = [one for one in letter["text"].splitlines() if "/confirm/" in one]

@@ -76,7 +76,7 @@ def readable(value: Any) -> str:
 
 
 async def moved(process: Process) -> None:
-    """Until nothing but timers is due."""
+    """Work until nothing but timers is due."""
     for _ in range(10):
         for row in await process.claim("run", [], 50):
             await runner.move(process, row)
@@ -285,7 +285,7 @@ EVENT_CONTACT = {"email": f"{MARKER}@x.test", "firstName": MARKER, "phone": "+49
 
 
 async def unsubscribed(cast: Cast, id: str) -> None:
-    """So that its addresses are known as those of somebody who is not to be written to."""
+    """Unsubscribe the contact, so that its addresses are known as not to be written to."""
     out = dict.fromkeys(("email", "sms", "whatsapp"), "unsubscribed")
     await changed(cast, id, subscriptions=out)
 
@@ -406,7 +406,8 @@ async def posted_by_another(cast: Cast, token: str) -> dict[str, str]:
 
 
 def held_up(process: Process) -> tuple[Process, asyncio.Event, asyncio.Event]:
-    """With a provider that takes its time: set when it is called, and to let it answer."""
+    """Set up a provider that takes its time. The events are set when it is called, and to let it
+    answer."""
     calling, erased = asyncio.Event(), asyncio.Event()
 
     class Slow(Inbox):

@@ -182,7 +182,7 @@ async def test_a_list_of_many_changes_is_whole_though_its_pages_end_early(
 async def found_on_pages(
     cast: Cast, query: str, wanted: list[str], *, most_pages: int, bounds: tuple[int, ...]
 ) -> None:
-    """However long a page is, and in the export."""
+    """Check what is found on pages, however long a page is, and in the export."""
     for limit in (1, 2, 200):
         seen, pages = await walked(cast.vic, query, limit)
         assert seen == wanted, (query, limit, bounds)

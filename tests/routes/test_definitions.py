@@ -1,4 +1,4 @@
-"""What automations and workflows have in common: checks of what is not saved."""
+"""Checks of automations and workflows that are not saved."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ SQLSTATE = "DO $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = 
 
 @pytest.fixture
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Of SQLite a file of its own: in a shared one is room that earlier tests have left."""
+    """The URL of a database; of SQLite a file of its own, for a shared one has room from earlier
+    tests."""
     if request.param == "postgresql":
         url: str = request.getfixturevalue("postgres_url")
         return url

@@ -356,7 +356,7 @@ async def execute(process: Process, sql: str) -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who may is looked up each time."""
+    """Look up each time who may go on."""
     monkeypatch.setattr(call, "RECHECK_SECONDS", 0)
 
 

@@ -45,7 +45,7 @@ async def accept(visitor: httpx2.AsyncClient, token: str, **given: str) -> httpx
 
 
 async def later(process: Process, days: int) -> None:
-    """As if the invitations had been made that many days ago."""
+    """Move time on, as if the invitations had been made that many days ago."""
     async with process.database.write() as db:
         for row in await db.fetch_all("SELECT workspace_id, id, expires_at FROM invitations"):
             await db.execute(

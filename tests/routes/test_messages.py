@@ -333,7 +333,7 @@ async def test_the_trail_says_what_was_sent_and_not_to_whom(cast: Cast, process:
 
 
 async def audited(process: Process, action: str) -> list[str]:
-    """Whose entries there are."""
+    """List whose entries there are."""
     async with process.database.read() as db:
         rows = await db.fetch_all(
             "SELECT resource_id FROM audit_logs WHERE action = :action", action=action

@@ -21,7 +21,7 @@ from tests.cast import Cast, hook, settle
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is asked here is asked twice within a second."""
+    """Keep no figures: what is asked here is asked twice within a second."""
     monkeypatch.setattr(sharing, "KEPT_SECONDS", 0.0)
 
 

@@ -49,7 +49,7 @@ def bearer(signed_in: dict[str, Any]) -> dict[str, str]:
 
 @pytest.fixture(autouse=True)
 def answered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not when a quarter of a second is over, which one test is about."""
+    """Answer at once, not when a quarter of a second is over, which one test is about."""
     monkeypatch.setattr(routes, "FORGOTTEN_SECONDS", 0.0)
 
 

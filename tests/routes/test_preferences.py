@@ -32,7 +32,7 @@ ONE_CLICK = {"List-Unsubscribe": "One-Click"}
 
 
 def token_in(mail: Received) -> str:
-    """From the one line as it travelled."""
+    """Read the token from the one line as it travelled."""
     [line] = re.findall(rb"(?m)^List-Unsubscribe: (.*)\r$", mail.raw)
     [path] = re.findall(r"^<https?://[^<>\s]*(/u/[\w-]+)>$", line.decode())
     return str(path)
@@ -41,7 +41,7 @@ def token_in(mail: Received) -> str:
 async def mails(
     cast: Cast, process: Process, ledger: Path, *wanted: Mapping[str, object]
 ) -> list[Received]:
-    """What a real server gets of messages to one contact after the other."""
+    """List what a real server gets of messages to one contact after the other."""
     async with Receiver(ledger) as receiver, sending(process, receiver) as through:
         for one in wanted:
             await cast.ed.made("/messages", {"channel": "email", **one})

@@ -1,4 +1,4 @@
-"""What anybody may see, also while the database is away."""
+"""Pages that anybody may see, also while the database is away."""
 
 from __future__ import annotations
 

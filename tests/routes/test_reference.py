@@ -1,4 +1,4 @@
-"""What the document shows of a request is what the server takes."""
+"""Examples of the document, which are what the server takes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ REFUSED: Mapping[str, str] = {
 
 
 def example(endpoint: Endpoint) -> Any:
-    """Of its JSON body; None when it takes none."""
+    """Read the example of the JSON body; None when it takes none."""
     found = conformance.document()["paths"][naming.path_of(endpoint)][endpoint.method.lower()]
     content = found.get("requestBody", {}).get("content", {})
     return content.get("application/json", {}).get("example")

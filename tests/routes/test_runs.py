@@ -1,4 +1,4 @@
-"""What happened to each accepted event, over HTTP: the run, its steps, its body as it came."""
+"""Runs over HTTP: what happened to each accepted event, its steps, its body as it came."""
 
 from __future__ import annotations
 

@@ -303,7 +303,7 @@ async def test_who_may_is_looked_up_now_and_then_while_somebody_waits(
 
 @pytest.fixture
 async def bare(process: Process) -> AsyncIterator[httpx2.AsyncClient]:
-    """Of a service without the console."""
+    """A client of a service without the console."""
     without = replace(process, settings=replace(process.settings, console=False))
     async with company.client(without) as client:
         yield client

@@ -1,4 +1,4 @@
-"""What somebody asks the sandbox to do wrong befalls its next messages."""
+"""Faults that somebody asks the sandbox for, which befall its next messages."""
 
 from __future__ import annotations
 

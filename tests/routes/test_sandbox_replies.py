@@ -1,4 +1,4 @@
-"""What a person would text back comes to the same in the sandbox."""
+"""Replies in the sandbox, which come to the same as those that a person would text back."""
 
 from __future__ import annotations
 

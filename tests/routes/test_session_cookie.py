@@ -42,7 +42,7 @@ class Browser:
         return {cookie.name: str(cookie.value) for cookie in self.client.cookies.jar}
 
     async def resumed_by(self, name: str, value: str) -> httpx2.Response:
-        """By this cookie, and not by the one that the browser keeps."""
+        """Resume the session by this cookie, and not by the one that the browser keeps."""
         self.client.cookies.clear()
         headers = {"Origin": self.origin, "Cookie": f"{name}={value}"}
         return await self.client.post("/auth/refresh", json=COOKIE, headers=headers)

@@ -34,7 +34,7 @@ REGISTRATION = {
 
 @pytest.fixture
 async def visitor(process: Process) -> AsyncIterator[httpx2.AsyncClient]:
-    """From an address of its own."""
+    """A visitor from an address of its own."""
     async with cast_client(process, any_address()) as client:
         yield client
 

@@ -64,7 +64,7 @@ async def browser(door: Process) -> AsyncIterator[httpx2.AsyncClient]:
 async def sent_back(
     browser: httpx2.AsyncClient, query: str = "", headers: dict[str, str] | None = None
 ) -> str:
-    """From our door to the provider's, and the URL that it sends the browser back to."""
+    """Go from our door to the provider's; returns the URL that it sends the browser back to."""
     out = await browser.get(f"/auth/oidc/login{query}", headers=headers)
     assert out.status_code == 302, out.text
     async with httpx2.AsyncClient(verify=system_trust()) as elsewhere:

@@ -1,4 +1,4 @@
-"""What messages say, over HTTP: saved only when it parses, shown rendered before it is sent."""
+"""Templates over HTTP: saved only when they parse, shown rendered before they are sent."""
 
 from __future__ import annotations
 

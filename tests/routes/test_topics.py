@@ -42,7 +42,7 @@ async def answer(
 async def outcome(
     cast: Cast, process: Process, contact_id: str, content: dict[str, Any], **given: Any
 ) -> tuple[str, str | None]:
-    """Of a message to the contact."""
+    """Read the outcome of a message to the contact."""
     wanted = {"channel": "email", "contactId": contact_id, "content": content, **given}
     made = await cast.ed.made("/messages", wanted)
     await settle(process)

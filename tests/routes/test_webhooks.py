@@ -34,7 +34,7 @@ UNKNOWN = "A" * 30
 
 @pytest.fixture
 def address() -> str:
-    """Of one sender, its own: events are counted by address, in a Redis that tests share."""
+    """The address of one sender: events are counted by address, in a Redis that tests share."""
     return any_address()
 
 

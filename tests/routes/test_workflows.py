@@ -29,7 +29,7 @@ EVENT = b'{"email": "ada@example.com"}'
 
 @pytest.fixture
 async def client(process: Process) -> AsyncIterator[httpx2.AsyncClient]:
-    """From an address of its own."""
+    """A client from an address of its own."""
     async with cast_client(process, any_address()) as client:
         yield client
 

@@ -72,7 +72,7 @@ class Scene:
         return await self.message()
 
     async def reported(self, kind: str) -> str:
-        """What the provider reports later has been reported."""
+        """Have the provider report later, and wait until it has."""
         message_id = await self.faulty(kind)
         await self.process.channels["email"].close()
         return message_id

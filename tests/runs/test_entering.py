@@ -1,4 +1,4 @@
-"""Who goes through a definition again, and who does not: by its policy, in the order of run ids."""
+"""Entries of a contact into a definition again: by its policy, in the order of run ids."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ async def inactive(scene: Scene) -> str:
 
 @case(Explanation.REFUSED_NO_CONTACT)
 async def unknown_then(scene: Scene) -> str:
-    """By a field of one's own, which Ada got later."""
+    """Refuse a contact that is looked up by a field of one's own, which Ada got later."""
     field = {"contactLookup": "contact_id", "contactPath": "shop", "metadataField": "shopId"}
     token = await scene.hook(**field, createContact=False)
     request_id = await scene.request(token, 404, {"shop": 981230455})
@@ -229,7 +229,7 @@ async def queued(scene: Scene) -> str:
 
 @case(Explanation.RUN_MOVING)
 async def moving(scene: Scene) -> str:
-    """After one transaction of a long walk."""
+    """Stop after one transaction of a long walk."""
     tags = [
         {"type": "add_tag", "tag": f"t{number}"}
         for number in range(runner.STEPS_PER_TRANSACTION + 1)
@@ -780,7 +780,7 @@ async def long_ago(scene: Scene) -> str:
 
 @case(Explanation.RECIPIENT_PRUNED)
 async def longer_ago(scene: Scene) -> str:
-    """While retention deletes its recipients, before the broadcast itself."""
+    """Delete recipients as retention does, before the broadcast itself."""
     id = await scene.broadcast()
     async with scene.process.database.write() as db:
         await db.execute("DELETE FROM broadcast_recipients")

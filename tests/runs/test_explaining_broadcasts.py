@@ -1,4 +1,4 @@
-"""Why a broadcast did or did not reach a contact: each reason is named with its record."""
+"""Reasons why a broadcast did or did not reach a contact, each named with its record."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ async def watched(scene: Scene, source: str, **more: Any) -> datetime:
 
 
 async def at(scene: Scene, moment: datetime) -> None:
-    """What is due then is done."""
+    """Set the clock, and do what is due then."""
     set_clock(scene.process, moment)
     for _ in range(2):
         await settle(scene.process)

@@ -1,4 +1,4 @@
-"""What was saved before there was a limit: it runs on; only what is new has to keep to it."""
+"""Programs that were saved before there was a limit: they run on; only what is new keeps to it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOO_MANY = {
 
 @pytest.fixture
 def limits(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """As they were once; undone, they are as they are now."""
+    """Limits as they were once; undone, they are as they are now."""
     monkeypatch.setattr(condition, "MOST_COMPARISONS", 200)
     return monkeypatch
 

@@ -56,7 +56,7 @@ async def contact_of(process: Process, acme: str, run_id: str) -> tuple[Contact,
 
 
 async def later(process: Process, kind: Kind, seconds: float) -> None:
-    """As if that much time had passed for whatever waits."""
+    """Move whatever waits, as if that much time had passed."""
     async with process.database.write() as db:
         for job in await db.fetch_all("SELECT id, wake_at FROM jobs WHERE kind = :kind", kind=kind):
             earlier = job["wake_at"] - timedelta(seconds=seconds)
@@ -74,7 +74,7 @@ async def later(process: Process, kind: Kind, seconds: float) -> None:
 
 
 async def outlasted(process: Process, kind: Kind) -> None:
-    """Until the claim of the only job of this kind would have run out, had it not been renewed."""
+    """Wait until the claim of the only job of this kind would have run out, were it not renewed."""
     async with process.database.read() as db:
         until = await db.fetch_value("SELECT wake_at FROM jobs WHERE kind = :kind", kind=kind)
         left = until - await db.now()

@@ -68,7 +68,7 @@ async def waiting(process: Process, acme: str) -> runs.WholeRun:
 
 
 async def pass_by(process: Process, run: runs.WholeRun, **time: float) -> None:
-    """As if the run had begun to wait that much earlier."""
+    """Move a run, as if it had begun to wait that much earlier."""
     async with process.database.write() as db:
         row = await db.fetch_one("SELECT wake_at FROM jobs WHERE id = :id", id=run.id)
         assert row is not None
@@ -242,7 +242,7 @@ async def test_an_event_that_comes_while_the_run_enters_the_wait_is_not_lost(
             done.set()
 
         async def keep_telling(run: runs.WholeRun = run, done: asyncio.Event = done) -> None:
-            """At least one is told after the run has come to wait."""
+            """Send events until one has been recorded after the run has come to wait."""
             last = False
             while not last:
                 last = done.is_set()

@@ -1,4 +1,4 @@
-"""How far jitter goes, and what a Retry-After field asks for."""
+"""Jitter, and what a Retry-After field asks for."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def rendered(
 
 @pytest.fixture(scope="module")
 async def left_idle() -> AsyncIterator[list[ComputeProcess]]:
-    """By tests before, and not for other files: such a process has done heavy work."""
+    """Compute processes left idle by tests before, and not for other files: they did heavy work."""
     idle: list[ComputeProcess] = []
     yield idle
     for one in idle:
@@ -56,7 +56,7 @@ async def left_idle() -> AsyncIterator[list[ComputeProcess]]:
 
 @pytest.fixture
 async def fresh(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Compute]:
-    """Without a process, which may be larger, for it does heavy work."""
+    """A Compute without a process, which may be larger, for it does heavy work."""
     monkeypatch.setattr(compute_process, "MOST_RESIDENT", 256 * 1024 * 1024)
     computing = Compute()
     yield computing
@@ -65,7 +65,7 @@ async def fresh(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Compute]:
 
 @pytest.fixture
 def computing(fresh: Compute, left_idle: list[ComputeProcess]) -> Iterator[Compute]:
-    """With one, if a test before has left it idle."""
+    """A Compute with a process, if a test before has left one idle."""
     with lent(left_idle, fresh):
         yield fresh
 

@@ -29,7 +29,8 @@ pytestmark = pytest.mark.alone  # whose work is done first, and within its time
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a process that gets little of a busy machine: what a job may use of it is as ever."""
+    """Have patience with a process that gets little of a busy machine; what a job may use is as
+    ever."""
     monkeypatch.setattr(compute_process, "LATE", 60.0)
     monkeypatch.setattr(compute_process, "START_SECONDS", 40.0)
 

@@ -1,4 +1,4 @@
-"""What is counted in one process adds up over all, and reads as Prometheus reads it."""
+"""Metrics: what is counted in one process adds up over all, and reads as Prometheus reads it."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Program:
         self.process.send_signal(number)
 
     async def process_ids(self, count: int) -> set[int]:
-        """Of `count` different web processes that answer."""
+        """List the ids of `count` different web processes that answer."""
         found: set[int] = set()
         while len(found) < count:
             async with self.served.client() as client:  # a new connection, perhaps elsewhere

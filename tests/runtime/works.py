@@ -1,4 +1,4 @@
-"""What the tests have computed in the compute process, which imports no more than this for it: the
+"""Work that the tests have computed in the compute process, which imports no more for it. The
 tests' own module brings all of the service with it, in seconds of a core, and in memory."""
 
 from __future__ import annotations

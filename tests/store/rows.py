@@ -114,7 +114,7 @@ async def run(
 
 
 async def message(database: Database, workspace_id: str, **given: Any) -> str:
-    """With its first attempt."""
+    """Insert a message with its first attempt."""
     id = new_id("msg")
     empty = {
         "run_id": None,
@@ -148,14 +148,14 @@ async def attempt(database: Database, workspace_id: str, message_id: str, number
 
 
 async def set_columns(database: Database, table: str, id: str, **changed: Any) -> None:
-    """As if that had happened."""
+    """Set columns, as if that had happened."""
     assigned = ", ".join(f"{name} = :{name}" for name in changed)
     async with database.write() as db:
         await db.execute(f"UPDATE {table} SET {assigned} WHERE id = :id", id=id, **changed)
 
 
 def length(text: str) -> timedelta:
-    """Of an ISO 8601 duration."""
+    """Parse an ISO 8601 duration."""
     found = parse_duration(text)
     assert found is not None
     return found

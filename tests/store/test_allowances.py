@@ -1,4 +1,4 @@
-"""Where the messages of new workspaces are counted: found among all shards, kept for a while."""
+"""Allowances of new workspaces: found among all shards, kept for a while."""
 
 from __future__ import annotations
 

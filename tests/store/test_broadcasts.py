@@ -1,4 +1,4 @@
-"""What is written of a broadcast by name."""
+"""Columns of a broadcast that are written by name."""
 
 from __future__ import annotations
 

@@ -490,7 +490,7 @@ async def test_the_next_to_be_due_is_known_leases_included(database: Database, k
 
 
 def looked(monkeypatch: pytest.MonkeyPatch, *looks: Look | Unavailable) -> list[str]:
-    """What looks at all shards find, the last of them for ever; a list that grows with each."""
+    """Set what looks at all shards find, the last of them for ever; the list grows with each."""
     made: list[str] = []
 
     async def look(db: Handle, *, after: str, **_: object) -> Look:

@@ -1,4 +1,5 @@
-"""What a dry run remembers: found by each address as it would be by now, if there is room."""
+"""Memory of a dry run: contacts are found by each address as they would be by now, if there is
+room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has expired is deleted, whichever table it is in."""
+"""Expired rows, which are deleted, whichever table they are in."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ kinds = pytest.mark.parametrize("kind", list(KINDS))
 
 
 async def workspace(database: Database) -> str:
-    """With the one definition that its runs are of."""
+    """A workspace with the one definition that its runs are of."""
     id = new_id("ws")
     async with database.write() as db:
         await workspaces.insert(db, id=id, name="A workspace", timezone="UTC")
@@ -138,7 +138,7 @@ async def claim(
 
 
 async def abandon(database: Database) -> None:
-    """As if every lease had run out."""
+    """Abandon all claims, as if every lease had run out."""
     async with database.write() as db:
         await db.execute("UPDATE jobs SET wake_at = :now")
 
@@ -207,7 +207,7 @@ async def test_no_token_is_ever_drawn_again(database: Database) -> None:
 
 
 async def renew(database: Database, claimed: Job) -> bool:
-    """As it is done for one, and for many, which say the same while nobody has it locked."""
+    """Renew as for one, and as for many, which have the same result while nobody has it locked."""
     async with database.write() as db:
         among_others = await jobs.renew_free(db, claimed, lease_seconds=60)
     async with database.write() as db:

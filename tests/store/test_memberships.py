@@ -1,4 +1,4 @@
-"""Which workspace a user signs in to, and which they belong to."""
+"""Memberships: the workspace that a user signs in to, and those that they belong to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.store import memberships, users, workspaces
 
 @pytest.fixture
 async def member(database: Database) -> str:
-    """Of ws_late first and of ws_early second."""
+    """A member of ws_late first and of ws_early second."""
     async with database.write() as db:
         await users.insert(
             db, id="usr_1", email="o@a.test", email_key="o@a.test", name="O", password_hash="-"

@@ -1,5 +1,5 @@
-"""What runs often has an index that it could run on, on both engines: here no table is walked that
-has one. By which plans production runs it is asked in `test_reads`."""
+"""Plans of what runs often: each has an index that it could run on, on both engines. By which plans
+production runs it is asked in `test_reads`."""
 
 from __future__ import annotations
 
@@ -396,7 +396,7 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 async def filled(url: str) -> AsyncIterator[Database]:
-    """So full that PostgreSQL's planner has a choice to make."""
+    """A database so full that PostgreSQL's planner has a choice to make."""
     database = Database(url)
     await database.connect()
     async with database.write() as db:
@@ -408,7 +408,7 @@ async def filled(url: str) -> AsyncIterator[Database]:
 
 
 async def fill(db: Handle) -> None:
-    """What a row refers to is there, and is not looked for: which took much of the time."""
+    """Fill the tables without looking for what a row refers to, which took much of the time."""
     if db.engine == "postgresql":
         await db.execute("SET LOCAL session_replication_role = replica")
     for sql in FILL:
@@ -442,7 +442,7 @@ Query: TypeAlias = Callable[[Any], Awaitable[Any]]
 
 
 async def plans_of(database: Database, query: Query) -> list[str]:
-    """By which indexes each statement of the function could run: what it does is undone."""
+    """Explain by which indexes each statement of the function could run: what it does is undone."""
     async with database.write() as db:
         recording = RecordingHandle(db)
         try:

@@ -1,5 +1,5 @@
-"""How many pages the way of an event reads: hardly more of tables that have grown than of empty
-ones, by the plans that production would choose. No setting is made that production has not."""
+"""Pages that the way of an event reads: hardly more of tables that have grown than of empty ones.
+By the plans that production would choose: no setting is made that production has not."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class House:
         return id
 
     async def copy(self, seed: Seed, count: int) -> None:
-        """By a connection of its own: plans that were made before stay."""
+        """Copy rows by a connection of its own: plans that were made before stay."""
         connection = await asyncpg.connect(self.url)
         # The rows of others need not be looked at: each has them.
         await connection.execute("SET session_replication_role = replica")

@@ -189,7 +189,7 @@ async def test_a_unique_index_that_breaks_the_rule_is_found(database: Database) 
 
 
 async def offences_with(database: Database, sql: str) -> set[str]:
-    """Those that there would be; it is undone."""
+    """Find the offences that there would be with the statement; it is undone."""
     with suppress(Undone):
         async with database.write() as db:
             await db.execute(sql)

@@ -1,4 +1,5 @@
-"""Of contacts that are judged all at once, those are found of whom something else is kept."""
+"""Fills: of contacts that are judged all at once, those are found of whom something else is
+kept."""
 
 from __future__ import annotations
 

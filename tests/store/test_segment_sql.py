@@ -296,7 +296,7 @@ def read(raw: Any) -> segment_filter.Filter:
 
 @pytest.fixture
 async def peopled(database: Database) -> tuple[Database, str]:
-    """With two definitions that people may have gone through."""
+    """A database with two definitions that people may have gone through."""
     workspace_id = await rows.workspace(database)
     async with database.write() as db:
         for id in ("wfl_1", "wfl_2"):
@@ -323,13 +323,13 @@ async def peopled(database: Database) -> tuple[Database, str]:
 
 
 class Undone(Exception):
-    """So that the next people come to an empty workspace."""
+    """Exception that undoes, so that the next people come to an empty workspace."""
 
 
 async def asked(
     peopled: tuple[Database, str], readable: Readable, given: list[dict[str, Any]]
 ) -> tuple[list[bool], list[bool]]:
-    """Whether SQL finds each of the people, and whether the condition holds for each."""
+    """Ask whether SQL finds each of the people, and whether the condition holds for each."""
     database, workspace_id = peopled
     in_sql, judged = [], []
     with suppress(Undone):

@@ -1,4 +1,4 @@
-"""What a planner believes of a table that has just filled up, and what does not depend on it."""
+"""Statistics of a table that has just filled up, and what does not depend on them."""
 
 from __future__ import annotations
 

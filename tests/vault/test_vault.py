@@ -1,4 +1,4 @@
-"""What the vault keeps secret, keeps apart, and keeps through a rotation of SECRET_KEY."""
+"""Vault: what it keeps secret, keeps apart, and keeps through a rotation of SECRET_KEY."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ HOME, ELSEWHERE = "192.0.2.1", "192.0.2.2"
 
 
 class Lookups:
-    """What the database would say, and how many ask at once."""
+    """Lookups that answer for the database, and count how many ask at once."""
 
     def __init__(self) -> None:
         self.running = self.most = self.made = 0
@@ -37,7 +37,7 @@ class Lookups:
         return authenticate
 
     async def code(self, bearer: str, address: str = HOME) -> str:
-        """Of the refusal, or the bearer."""
+        """Return the code of the refusal, or the bearer."""
         try:
             return await self.bearers.judged(address, bearer, self.looking_up(bearer))
         except Problem as problem:

@@ -43,7 +43,7 @@ def hold(source: str, workspace_id: str | None = None) -> Hold:
 
 
 def fill(budget: Bodies, count: int, *holds: Hold) -> int:
-    """How many of them had room."""
+    """Fill the budget; returns how many of them had room."""
     taken = 0
     for one in holds:
         try:

@@ -174,7 +174,7 @@ UNREVISED = {
 
 
 def methods_by_path() -> dict[str, set[str]]:
-    """Of what can be read by itself and changed."""
+    """List the methods of what can be read by itself and changed, by path."""
     methods: dict[str, set[str]] = {}
     for endpoint in [*ROUTES, *SANDBOX_ROUTES]:
         methods.setdefault(endpoint.path, set()).add(endpoint.method)
@@ -205,7 +205,7 @@ def test_what_can_be_written_again_and_nothing_else_has_a_revision() -> None:
 
 
 async def place_of(cast: Cast, path: str) -> str:
-    """Where there is one of it."""
+    """Find where there is one of it."""
     if path == "/memberships/{id}":  # what is made there is PENDING, and only withdrawn
         rows = (await cast.olivia.read("/memberships"))["data"]
         return next(f"/memberships/{row['id']}" for row in rows if row["name"] == "Vic")
@@ -283,7 +283,7 @@ async def test_a_page_of_a_list_has_another_tag_once_anything_on_it_changes(cast
 
 
 def untagged() -> list[Endpoint]:
-    """What acts without a transaction of ours, on what has no tag."""
+    """List what acts without a transaction of ours, on what has no tag."""
     every = [*ROUTES, *SANDBOX_ROUTES]
     shown = {endpoint.path: endpoint for endpoint in every if endpoint.method == "GET"}
     return [

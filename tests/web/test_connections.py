@@ -1,4 +1,4 @@
-"""How many connections there may be, which one makes room, and how long each may wait."""
+"""Connections: how many there may be, which one makes room, and how long each may wait."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def connected(served: Served, *sources: str, says: bytes = b"") -> list[Cl
 
 
 async def open_ones(clients: Sequence[Client]) -> list[bool]:
-    """Of each whether it is, all looked at together."""
+    """Return of each whether it is open, all looked at together."""
     return await asyncio.gather(*(client.is_open() for client in clients))
 
 

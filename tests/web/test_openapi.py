@@ -237,7 +237,7 @@ def small(*endpoints: Endpoint) -> dict[str, Any]:
 
 
 def only(*endpoints: Endpoint) -> dict[str, Any]:
-    """What is told of the last one."""
+    """Read what is written of the last one."""
     return list(operations(small(*endpoints)).values())[-1]
 
 

@@ -1,4 +1,4 @@
-"""What answers look like."""
+"""Form of answers."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ CHANGES = {
 
 
 def missing(call: Call, name: str) -> str | None:
-    """What the programmer is told who asks for what the route has not got."""
+    """Read what the programmer is shown who asks for what the route has not got."""
     try:
         getattr(call, name)
     except LookupError as error:

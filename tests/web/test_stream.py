@@ -69,7 +69,7 @@ async def total(request: Request) -> Response:
 
 
 async def messages(request: Request) -> Response:
-    """How many it takes until the body has ended."""
+    """Count the messages that it takes until the body has ended."""
     found = 1
     while (await request.receive())["more_body"]:
         found += 1
@@ -93,7 +93,7 @@ async def endless(request: Request) -> Response:
 
 
 async def unread(request: Request) -> Response:
-    """As above, of a route that takes a body and does not look at it."""
+    """Leave a body unread, in a route that takes one and does not look at it."""
 
     async def pieces() -> AsyncGenerator[bytes, None]:
         try:

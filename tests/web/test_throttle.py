@@ -75,7 +75,7 @@ def limited(proxy: Proxy) -> AbstractAsyncContextManager[Throttle]:
 
 
 async def allowed(one: Throttle, tries: int, key: str = "1.2.3.4", rule: Rule = INTAKE) -> int:
-    """Of so many at once."""
+    """Count how many of so many at once are allowed."""
     verdicts = await asyncio.gather(*(one.hit(rule, key) for _ in range(tries)))
     return sum(verdict.allowed for verdict in verdicts)
 
@@ -282,5 +282,5 @@ async def test_what_comes_together_shares_a_trip(redis_url: str, on_redis: Make)
 
 
 async def reads(redis: Redis) -> int:
-    """How often Redis has read from its clients: a pipeline is read as a whole."""
+    """Count how often Redis has read from its clients: a pipeline is read as a whole."""
     return int((await redis.info("stats"))["total_reads_processed"])

@@ -57,7 +57,7 @@ async def run_of(process: Process, acme: str, run_id: str) -> runs.WholeRun:
 
 
 async def until(happens: Callable[[], Awaitable[object]]) -> None:
-    """What others write into a database or into Redis, nobody tells us."""
+    """Wait for what others write into a database or into Redis, of which nothing informs us."""
     async with asyncio.timeout(SECONDS):
         while not await happens():
             await asyncio.sleep(0.01)
@@ -77,7 +77,7 @@ async def closed(pools: Mapping[Kind, WorkerPool]) -> None:
 
 @asynccontextmanager
 async def beating(process: Process) -> AsyncIterator[None]:
-    """Only the loop, as while arq is away."""
+    """Beat with only the loop, as while arq is away."""
     pools = pools_of(process)
     task = asyncio.create_task(loop.beat_for_ever(process, pools))
     try:

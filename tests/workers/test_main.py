@@ -35,7 +35,7 @@ SECRET_KEY = "a secret key that only the tests have"
 
 @asynccontextmanager
 async def listening(process: Process) -> AsyncIterator[None]:
-    """Without the loop, which finds after half a second what nobody hinted at."""
+    """Listen without the loop, which finds after half a second what nobody hinted at."""
     pools = kinds.pools(process)
     connect = present(process.hints.connect)
     task = asyncio.create_task(main.listen_for_ever(process.hints, connect, pools))
@@ -249,7 +249,7 @@ async def test_a_hint_that_redis_does_not_hear_the_end_of_is_no_error_of_ours(
 
 
 async def is_listening(process: Process) -> bool:
-    """Whether somebody takes a hint off the queue."""
+    """Return whether somebody takes a hint off the queue."""
     process.hints.hint("run")
     await asyncio.sleep(0.1)
     return process.hints.answering and await emptied(process)

@@ -1,4 +1,4 @@
-"""What has expired goes, whatever else is going on."""
+"""Deletion of what has expired, whatever else is going on."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ async def claim_nothing(hinted: Sequence[Pair], limit: int, fair_share: FairShar
 
 @dataclass(frozen=True, slots=True)
 class Fed(Process):
-    """Whose jobs are claimed from somewhere else."""
+    """Process whose jobs are claimed from somewhere else."""
 
     source: Claim = claim_nothing
 
@@ -588,7 +588,7 @@ async def started(
 
 
 async def claims_of(process: Process) -> list[int]:
-    """Of the runs that can be claimed now, what a claim would say."""
+    """List the claims of the runs that can be claimed now, as a claim would count them."""
     return [claimed.claims for claimed in await process.claim("run", [], 10)]
 
 

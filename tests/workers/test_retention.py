@@ -1,4 +1,4 @@
-"""What is old goes, in batches, from every table that grows; what is not finished stays."""
+"""Deletion of what is old, in batches, from every table that grows; what is not finished stays."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ YEAR_AND_MORE = timedelta(days=400)
 
 @contextmanager
 def long_ago(process: Process, back: timedelta = YEAR_AND_MORE) -> Iterator[None]:
-    """What happens here happened then: by the database's clock, and by that which ids tell."""
+    """Have what happens here happen then, by the database's clock and by the ids' clock."""
     with pytest.MonkeyPatch.context() as patch:
         nanoseconds = int(back.total_seconds()) * 10**9
         then = SimpleNamespace(time_ns=lambda: time.time_ns() - nanoseconds)
@@ -180,7 +180,7 @@ GONE_WITH = {  # table → that with whose rows its own go
 
 
 def documented() -> dict[str, set[str]]:
-    """What each table's rows are deleted by, as the guide has it."""
+    """Read what each table's rows are deleted by, as the guide has it."""
     section = GUIDE.split("## Retention")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (`.+`) \| (\w+) \| .+ \|$", section, re.M)
     found: dict[str, set[str]] = {}

@@ -27,7 +27,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Link from box to box, by their places in the list, through a port; `label` is what leads
+    """Link from box to box, by their places in the list, through a port. `label` is what leads
     there."""
 
     source: int

@@ -126,7 +126,7 @@ def _settle(config: Config, place: Place) -> Config:
 
 
 def _rests(config: Mapping[str, Json]) -> bool:
-    """Return whether a run always waits here; not with `until`: a moment that is past lets all
+    """Return whether a run always waits here. Not with `until`: a moment that is past lets all
     through."""
     return bool(config.get("duration")) or "time" in config
 

@@ -136,7 +136,7 @@ def _settle(config: Config, place: Place) -> Config:
 
 
 def _rests(config: Mapping[str, Json]) -> bool:
-    """Return whether a run always waits here; not when something may be true already, nor without
+    """Return whether a run always waits here. Not when something may be true already, nor without
     time."""
     conditions = config.get("conditions", ())
     return config.get("timeout") != timedelta(0) and not any("when" in one for one in conditions)

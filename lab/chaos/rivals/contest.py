@@ -167,8 +167,7 @@ def judge(
 def _recovery(
     accepted: Sequence[Sent], arrived: Mapping[str, Sequence[float]], struck: Sequence[Struck]
 ) -> str:
-    """Describe the times from a kill to the message of each event accepted before and not yet
-    sent."""
+    """Describe the times from a kill to the messages of events accepted before and not sent."""
     took = sorted(
         min(arrived[sent.name]) - fault.ended
         for fault in struck

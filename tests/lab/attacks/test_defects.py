@@ -1,4 +1,5 @@
-"""What `python -m lab.attacks.defects` plays: three lines of it, and what is told of others."""
+"""Defects as `python -m lab.attacks.defects` plays them: three lines, and what is printed of
+others."""
 
 from __future__ import annotations
 

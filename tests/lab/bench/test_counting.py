@@ -1,4 +1,4 @@
-"""What a benchmark counts of its work is what the database did for it."""
+"""Counts of a benchmark, which are what the database did for its work."""
 
 from __future__ import annotations
 

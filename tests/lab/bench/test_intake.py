@@ -1,4 +1,4 @@
-"""What a benchmark of the intake makes of its rounds; the load itself takes its time elsewhere."""
+"""Rounds of a benchmark of the intake; the load itself takes its time elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the benchmark of pruning judges."""
+"""Judgements of the benchmark of pruning."""
 
 from __future__ import annotations
 

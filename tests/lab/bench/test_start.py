@@ -1,4 +1,4 @@
-"""What bench-start sends is what `make run` prints to be pasted."""
+"""Requests of bench-start, which are what `make run` prints to be pasted."""
 
 from __future__ import annotations
 

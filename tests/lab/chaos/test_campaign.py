@@ -78,7 +78,7 @@ def test_a_promise_asks_for_its_own_faults_and_a_given_one_is_the_only_one() -> 
 
 
 async def ready() -> None:
-    """At once."""
+    """Be ready at once."""
 
 
 STAGE = cast(

@@ -1,4 +1,4 @@
-"""What a fault notes of whom it strikes."""
+"""Notes of a fault about whom it strikes."""
 
 from __future__ import annotations
 

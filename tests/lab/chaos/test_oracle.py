@@ -326,7 +326,7 @@ def promised(number: int) -> Plant:
 
 
 def in_hand(kill: float, end: float, count: int) -> list[Plant]:
-    """Of so many kills."""
+    """Plant so many kills."""
     return [
         of_run("plain", finished_at=at(end)),
         lambda evidence: setattr(

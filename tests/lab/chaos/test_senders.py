@@ -1,4 +1,4 @@
-"""What a sender takes an answer for, and that the seed decides what it does."""
+"""Senders: what one takes an answer for, and that the seed decides what it does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the subscriber writes down of a signature; what is made of it is in test_oracle.py."""
+"""Signatures that the subscriber writes down; what is made of them is in test_oracle.py."""
 
 from __future__ import annotations
 

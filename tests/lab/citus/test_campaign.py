@@ -1,4 +1,4 @@
-"""What a campaign judges of the answers and the mail while a node is lost."""
+"""Judgements of a campaign on the answers and the mail while a node is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of the costs of a cluster."""
+"""Costs of a cluster, as they are printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is judged of recorded statements, and that a cluster is asked for it."""
+"""Judgements of recorded statements, and that a cluster is asked for them."""
 
 from __future__ import annotations
 

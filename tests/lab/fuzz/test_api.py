@@ -1,4 +1,4 @@
-"""Whatever is sent, the API answers as the document says: a short run of lab/fuzz/api.py."""
+"""Answers of the API to whatever is sent, as the document says: a short run of lab/fuzz/api.py."""
 
 from __future__ import annotations
 
