@@ -52,7 +52,7 @@ POLICY: Mapping[str, str] = {
     "POST /memberships": "admin",
     "GET /memberships/{id}": "viewer",
     "PATCH /memberships/{id}": "admin",
-    "DELETE /memberships/{id}": "viewer",  # one's own: decision 0166
+    "DELETE /memberships/{id}": "viewer",  # one's own: decision 0011
     "GET /memberships/invitations": "viewer",
     "POST /memberships/invitations": "admin",
     "GET /memberships/invitations/{id}": "viewer",

@@ -1,4 +1,4 @@
-// CodeMirror, in a chunk of its own and in a shadow root: decision 0223 says why.
+// CodeMirror, in a chunk of its own and in a shadow root: decision 0216 says why.
 import { defaultKeymap, history, historyKeymap, indentWithTab, redo } from '@codemirror/commands'
 import { html } from '@codemirror/lang-html'
 import { syntaxHighlighting } from '@codemirror/language'

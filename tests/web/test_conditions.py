@@ -187,7 +187,7 @@ def methods_by_path() -> dict[str, set[str]]:
 
 
 def test_what_can_be_written_again_and_nothing_else_has_a_revision() -> None:
-    """Decision 0126; a version has that of what it is a version of."""
+    """Decision 0010; a version has that of what it is a version of."""
     revised: set[str] = set()
     written: set[str] = set()
     for endpoint in [*ROUTES, *SANDBOX_ROUTES]:
