@@ -24,7 +24,7 @@ from app.net.egress import Egress
 from app.process import SCHEMA, Process
 from app.providers import api, operators
 from app.providers.base import Channel
-from app.providers.oidc import Provider
+from app.providers.oidc import IdentityProvider
 from app.providers.own import Own
 from app.providers.sandbox_payments import Sandbox
 from app.providers.stripe import Stripe
@@ -223,11 +223,11 @@ def web(process: Process) -> Edge:
     return Edge(application, process.settings, process.metrics)
 
 
-def sign_on_of(settings: Settings) -> Provider | None:
+def sign_on_of(settings: Settings) -> IdentityProvider | None:
     """The provider that people sign in with by OIDC_…, if any."""
     if settings.oidc_issuer is None or settings.oidc_client_id is None:
         return None
-    return Provider(
+    return IdentityProvider(
         settings.oidc_issuer,
         settings.oidc_client_id,
         settings.oidc_client_secret,

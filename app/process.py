@@ -20,9 +20,9 @@ from app.jobs.leases import Lease
 from app.machine.kept import Kept
 from app.net.egress import Egress
 from app.providers.base import Channel
-from app.providers.oidc import Provider as SignOn
+from app.providers.oidc import IdentityProvider
 from app.providers.own import Own
-from app.providers.payments import Provider as Payments
+from app.providers.payments import PaymentProvider
 from app.providers.stripe import Stripe
 from app.runtime.batching import Batches
 from app.runtime.compute import Compute
@@ -59,10 +59,12 @@ class Process:
     workspace_channels: Own
     egress: Egress
     metrics: Metrics = field(default_factory=Metrics)
-    single_sign_on: SignOn | None = None  # None where it is not set up
+    single_sign_on: IdentityProvider | None = None  # None where it is not set up
     batches: Batches = field(default_factory=Batches)
     compute: Compute = field(default_factory=Compute)  # what takes longer than a few milliseconds
-    billing: Payments | None = None  # takes the payments for plans; None where nobody can pay
+    billing: PaymentProvider | None = (
+        None  # takes the payments for plans; None where nobody can pay
+    )
     stripe: Stripe | None = None  # sends us events about payments; None where it is not set up
     exposition: Shared[bytes] = field(default_factory=Shared)  # of /metrics
     schema_fault: Shared[str | None] = field(default_factory=Shared)  # what /readyz answers

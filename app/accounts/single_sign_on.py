@@ -63,7 +63,7 @@ class Departure:
     place: str
 
 
-def provider(process: Process) -> oidc.Provider:
+def provider(process: Process) -> oidc.IdentityProvider:
     """Raises Problem `not_found` where there is none."""
     if process.single_sign_on is None:
         raise Problem(

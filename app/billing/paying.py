@@ -24,7 +24,13 @@ from app.errors import NotForThis, Problem, Unavailable
 from app.machine.program import Json
 from app.process import Process
 from app.providers import sandbox_payments
-from app.providers.payments import NO_SUBSCRIPTION, CheckoutPage, Order, Provider, Subscription
+from app.providers.payments import (
+    NO_SUBSCRIPTION,
+    CheckoutPage,
+    Order,
+    PaymentProvider,
+    Subscription,
+)
 from app.runtime.batching import batched
 from app.store import checkouts, paid_plans, workspaces
 from app.store.paid_plans import PaidPlan
@@ -40,7 +46,7 @@ LOOK_AGAIN = timedelta(minutes=10)  # at a period that has ended, until the prov
 Ask: TypeAlias = Callable[[PaidPlan, Subscription, datetime], Awaitable[Subscription]]
 
 
-def provider(process: Process) -> Provider:
+def provider(process: Process) -> PaymentProvider:
     """Raises Problem `billing_not_configured`."""
     if process.billing is None:
         raise Problem("billing_not_configured", "The operator must set STRIPE_SECRET_KEY first.")
@@ -215,7 +221,9 @@ def _error(end: BaseException | None) -> Exception | None:
     raise end
 
 
-async def _look(process: Process, stripe: Provider, customer_id: str, request_id: str) -> None:
+async def _look(
+    process: Process, stripe: PaymentProvider, customer_id: str, request_id: str
+) -> None:
     async with process.database.read() as db:
         row = await paid_plans.by_customer(db, provider=stripe.name, customer_id=customer_id)
     if row is not None:  # else a customer of somebody else's
@@ -291,7 +299,7 @@ async def renew_batch(process: Process) -> bool:
     return renewed
 
 
-def _asking(through: Provider) -> Ask:
+def _asking(through: PaymentProvider) -> Ask:
     async def ask(row: PaidPlan, known: Subscription, now: datetime) -> Subscription:
         if row.provider != through.name:  # one that is no longer asked
             return NO_SUBSCRIPTION

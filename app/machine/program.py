@@ -172,7 +172,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Resend:
+class SendAgain:
     """Try the UNKNOWN message again under a new attempt number. Answered by Delivered."""
 
     message_id: str
@@ -258,7 +258,7 @@ class Finish:
 
 Effect: TypeAlias = (
     Send
-    | Resend
+    | SendAgain
     | HttpCall
     | ChangeContact
     | AddTag

@@ -24,7 +24,7 @@ from app.runtime.backoff import jittered
 from app.store import circuit_breakers
 from app.store.circuit_breakers import OpenCircuit
 from app.store.held_messages import CalledMessage
-from app.store.row_keys import CircuitKey
+from app.store.row_keys import ProviderKey
 
 OPEN_AFTER = 5  # failures in a row; at once when the provider sent a Retry-After
 AT_ONCE = frozenset({Reason.RECIPIENTS_REFUSED})  # they were counted before
@@ -72,7 +72,7 @@ async def check(db: Handle, row: CalledMessage, provider: str) -> OpenCircuit | 
     """None when the provider may be called; else its open circuit."""
     if row.ask_at is None or row.trouble_provider != provider:
         return None
-    which: CircuitKey = {
+    which: ProviderKey = {
         "workspace_id": row.workspace_id,
         "channel": row.channel,
         "provider": provider,

@@ -347,7 +347,7 @@ async def record_some(
     return [None for _ in outcomes]
 
 
-def _judging(sending: Sending) -> refusals.Provider | None:
+def _judging(sending: Sending) -> refusals.ProviderKey | None:
     """The provider, if it judges recipients one by one."""
     if not sending.channel.capabilities.refuses_recipients:
         return None

@@ -39,7 +39,7 @@ LEAST_PUT_OFF = 10
 UNDONE_AT_ONCE = 100
 
 Result: TypeAlias = Receipt | SendError
-Provider: TypeAlias = tuple[str, str, str]  # workspace, channel, name
+ProviderKey: TypeAlias = tuple[str, str, str]  # workspace, channel, name
 REFUSED = frozenset({Reason.BOUNCED_HARD, Reason.BOUNCED_SOFT})
 JUDGED = frozenset({Reason.PROVIDER_REJECTED, *REFUSED})
 
@@ -48,7 +48,7 @@ class CallOutcome(NamedTuple):
     """The outcome of a call. No provider: one that refuses nobody at once. A recipient who is put
     off again is no other one, nor is one whose outcome is recorded again."""
 
-    provider: Provider | None
+    provider: ProviderKey | None
     result: Result
     is_first: bool = True  # try of the attempt
     is_late: bool = False  # perhaps recorded by a COMMIT whose answer was lost: judged, not counted
@@ -83,13 +83,13 @@ class JudgedRefusals:
     """The results in order, and what `count` is to be given at the end of the transaction."""
 
     results: list[Result]
-    tallies: Mapping[Provider, Tally]
+    tallies: Mapping[ProviderKey, Tally]
 
 
 async def judge(db: Handle, outcomes: Sequence[CallOutcome]) -> JudgedRefusals:
     """Treat what a provider at fault refuses as not accepted; what a throttling one puts off waits
     for it."""
-    tallies: dict[Provider, Tally] = defaultdict(Tally)
+    tallies: dict[ProviderKey, Tally] = defaultdict(Tally)
     for outcome in outcomes:
         if outcome.provider is not None:
             tallies[outcome.provider].add(outcome)
@@ -144,7 +144,7 @@ async def count(db: Handle, judged: JudgedRefusals) -> None:
             )
 
 
-def _key(provider: Provider) -> dict[str, str]:
+def _key(provider: ProviderKey) -> dict[str, str]:
     return dict(zip(("workspace_id", "channel", "provider"), provider, strict=True))
 
 
@@ -157,7 +157,7 @@ def _is_refusal(result: Result) -> bool:
 
 
 async def remember(
-    db: Handle, provider: Provider, message_id: str, suppression: consent.Suppression | None
+    db: Handle, provider: ProviderKey, message_id: str, suppression: consent.Suppression | None
 ) -> None:
     """Remember what a refusal has suppressed, for as long as that may have to be undone."""
     if suppression is None or suppression.id is None or suppression.reason != "bounced":

@@ -100,7 +100,7 @@ class Attempt:
         return cls(*(secrets.token_urlsafe(32) for _ in range(3)))
 
 
-class Provider:
+class IdentityProvider:
     def __init__(
         self,
         issuer: str,

@@ -44,7 +44,7 @@ class CheckoutPage:
     token: str | None = None
 
 
-class Provider(Protocol):
+class PaymentProvider(Protocol):
     """All raise errors.Unavailable when it does not answer."""
 
     @property

@@ -24,8 +24,8 @@ from app.machine.program import (
     Json,
     Limited,
     RemoveTag,
-    Resend,
     Send,
+    SendAgain,
     StartRun,
     Step,
     Take,
@@ -110,7 +110,7 @@ async def _send(run: RunContext, effect: Send, outcome: Outcome) -> None:
     outcome.waiting = Waiting({"kind": "delivery", "messageId": made.message_id})
 
 
-async def _resend(run: RunContext, effect: Resend, outcome: Outcome) -> None:
+async def _send_again(run: RunContext, effect: SendAgain, outcome: Outcome) -> None:
     workspace_id, wake_at = run.row.workspace_id, None
     attempt_id = await create.resend(run.process, run.db, workspace_id, effect.message_id)
     if attempt_id is None:
@@ -212,7 +212,7 @@ async def _finish(_run: RunContext, effect: Finish, outcome: Outcome) -> None:
 
 EFFECTS: Mapping[type, Callable[[RunContext, Any, Outcome], Awaitable[None]]] = {
     Send: _send,
-    Resend: _resend,
+    SendAgain: _send_again,
     HttpCall: _call,
     ChangeContact: _change_contact,
     AddTag: _add_tag,

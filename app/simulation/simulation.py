@@ -39,8 +39,8 @@ from app.machine.program import (
     Program,
     Record,
     RemoveTag,
-    Resend,
     Send,
+    SendAgain,
     StartRun,
     State,
     Step,
@@ -326,7 +326,7 @@ def _send(run: SimulatedRun, effect: Send, outcome: Outcome) -> None:
     outcome.answer = _attempt(run, message)
 
 
-def _resend(run: SimulatedRun, effect: Resend, outcome: Outcome) -> None:
+def _send_again(run: SimulatedRun, effect: SendAgain, outcome: Outcome) -> None:
     [message] = [one for one in run.messages.values() if one.id == effect.message_id]
     outcome.answer = _attempt(run, message)
 
@@ -489,7 +489,7 @@ def _finish(_run: SimulatedRun, effect: Finish, outcome: Outcome) -> None:
 
 EFFECTS: Mapping[type[Effect], Callable[[SimulatedRun, Any, Outcome], None]] = {
     Send: _send,
-    Resend: _resend,
+    SendAgain: _send_again,
     HttpCall: _call,
     ChangeContact: _change_contact,
     AddTag: _add_tag,

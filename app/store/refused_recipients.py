@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from app.database.db import Handle
 from app.database.sql import columns
 from app.database.visits import FIRST, Key
-from app.store.row_keys import CircuitKey
+from app.store.row_keys import ProviderKey
 
 MINUTES = 10
 WINDOW = timedelta(minutes=MINUTES)
@@ -108,7 +108,7 @@ async def insert(
     message_id: str,
 ) -> None:
     """Insert a refusal, and forget those that are too old to be undone."""
-    key: CircuitKey = {"workspace_id": workspace_id, "channel": channel, "provider": provider}
+    key: ProviderKey = {"workspace_id": workspace_id, "channel": channel, "provider": provider}
     await db.execute(
         """
         DELETE FROM refused_recipients

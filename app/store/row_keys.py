@@ -47,6 +47,6 @@ class HashedAddressKey(WorkspaceKey):
     address_hash: str
 
 
-class CircuitKey(WorkspaceKey):
+class ProviderKey(WorkspaceKey):
     channel: str
     provider: str

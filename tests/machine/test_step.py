@@ -23,8 +23,8 @@ from app.machine.program import (
     Node,
     Program,
     Record,
-    Resend,
     Send,
+    SendAgain,
     State,
     Step,
     WaitUntil,
@@ -128,7 +128,7 @@ def test_a_resend_stays_in_the_node() -> None:
     sending = program(send("s", onUnknown="resend"))
     held = go(sending, start(sending))
     again = step(sending, held.state, Delivered("UNKNOWN", "msg_1"), FACTS)
-    assert again.effects == (Resend("msg_1"),)
+    assert again.effects == (SendAgain("msg_1"),)
     assert (again.state.at, again.state.waiting) == ("s", True)
     record = present(again.record)
     assert (record.status, record.code) == ("WAITING", Reason.OUTCOME_UNKNOWN)
@@ -329,7 +329,7 @@ def wakes(result: Step, statuses: list[MessageEnd], number: int) -> Event:
     """The event that answers what a step asked for; Go when it asked for nothing."""
     for effect in result.effects:
         match effect:
-            case Send() | Resend():
+            case Send() | SendAgain():
                 return Delivered(statuses[number % len(statuses)], "msg_1", number + 1)
             case WaitUntil():
                 return Woken()

@@ -10,7 +10,7 @@ import pytest
 from app.database.db import Handle
 from app.machine.reasons import Reason
 from app.messages import refusals
-from app.messages.refusals import CallOutcome, Provider, Result
+from app.messages.refusals import CallOutcome, ProviderKey, Result
 from app.process import Process
 from app.providers.base import Receipt, SendError
 from app.store import refused_recipients
@@ -25,15 +25,15 @@ PUT_OFF = SendError("not_accepted", Reason.RECIPIENT_DEFERRED, "450 4.7.1 Wait",
 
 
 @pytest.fixture
-async def acme(process: Process) -> Provider:
+async def acme(process: Process) -> ProviderKey:
     return await cast_module.workspace(process, "Acme"), "email", "smtp"
 
 
-def named(provider: Provider) -> dict[str, str]:
+def named(provider: ProviderKey) -> dict[str, str]:
     return dict(zip(("workspace_id", "channel", "provider"), provider, strict=True))
 
 
-async def judged(process: Process, provider: Provider | None, *results: Result) -> list[str]:
+async def judged(process: Process, provider: ProviderKey | None, *results: Result) -> list[str]:
     async with process.database.write() as db:
         found = await refusals.judge(db, [CallOutcome(provider, result) for result in results])
         await refusals.count(db, found)
@@ -45,14 +45,14 @@ def codes(results: list[Result]) -> list[str]:
 
 
 async def test_one_in_twenty_of_fifty_is_no_fault_and_one_more_is(
-    process: Process, acme: Provider
+    process: Process, acme: ProviderKey
 ) -> None:
     assert await judged(process, acme, *[TAKEN] * 57, *[DEAD] * 3) == [Reason.BOUNCED_HARD] * 3
     assert await judged(process, acme, DEAD) == [Reason.RECIPIENTS_REFUSED]
 
 
 async def test_a_server_for_which_everybody_is_full_is_at_fault(
-    process: Process, acme: Provider
+    process: Process, acme: ProviderKey
 ) -> None:
     """The fifth time in a row it would suppress them all."""
     assert await judged(process, acme, *[SOFT] * 49) == [Reason.BOUNCED_SOFT] * 49
@@ -60,7 +60,7 @@ async def test_a_server_for_which_everybody_is_full_is_at_fault(
 
 
 async def test_a_server_that_puts_off_most_recipients_throttles(
-    process: Process, acme: Provider
+    process: Process, acme: ProviderKey
 ) -> None:
     deferred, throttled = Reason.RECIPIENT_DEFERRED, Reason.PROVIDER_THROTTLED
     assert await judged(process, acme, *[TAKEN] * 5, *[PUT_OFF] * 5) == [deferred] * 5
@@ -69,13 +69,13 @@ async def test_a_server_that_puts_off_most_recipients_throttles(
     assert await judged(process, acme, TAKEN, TAKEN, PUT_OFF) == [deferred]
 
 
-async def test_of_fewer_than_ten_it_is_theirs(process: Process, acme: Provider) -> None:
+async def test_of_fewer_than_ten_it_is_theirs(process: Process, acme: ProviderKey) -> None:
     assert await judged(process, acme, *[PUT_OFF] * 9) == [Reason.RECIPIENT_DEFERRED] * 9
     assert await judged(process, acme, PUT_OFF) == [Reason.PROVIDER_THROTTLED]
 
 
 async def test_a_recipient_that_is_put_off_again_is_no_other_one(
-    process: Process, acme: Provider
+    process: Process, acme: ProviderKey
 ) -> None:
     again = CallOutcome(acme, PUT_OFF, is_first=False)
     async with process.database.write() as db:
@@ -85,7 +85,7 @@ async def test_a_recipient_that_is_put_off_again_is_no_other_one(
 
 
 async def test_what_may_be_recorded_already_is_judged_and_not_counted(
-    process: Process, acme: Provider
+    process: Process, acme: ProviderKey
 ) -> None:
     late = [CallOutcome(acme, result, is_late=True) for result in (TAKEN, DEAD, PUT_OFF)]
     async with process.database.write() as db:
@@ -97,7 +97,9 @@ async def test_what_may_be_recorded_already_is_judged_and_not_counted(
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # SQLite has one writer
-async def test_who_only_sends_waits_for_nobody_who_does(process: Process, acme: Provider) -> None:
+async def test_who_only_sends_waits_for_nobody_who_does(
+    process: Process, acme: ProviderKey
+) -> None:
     """What is counted is locked at the end alone."""
     async with process.database.write() as db:
         found = await refusals.judge(db, [CallOutcome(acme, TAKEN)])
@@ -108,19 +110,21 @@ async def test_who_only_sends_waits_for_nobody_who_does(process: Process, acme: 
         assert (await refused_recipients.counted(db, **named(acme))).recipients == 2
 
 
-async def test_a_deferral_is_no_recipient(process: Process, acme: Provider) -> None:
+async def test_a_deferral_is_no_recipient(process: Process, acme: ProviderKey) -> None:
     found = await judged(process, acme, *[LATER] * 100, DEAD, DEAD, DEAD)
     assert found[100:] == ([Reason.BOUNCED_HARD] * 3)
 
 
-async def test_who_refuses_nobody_at_once_is_not_counted(process: Process, acme: Provider) -> None:
+async def test_who_refuses_nobody_at_once_is_not_counted(
+    process: Process, acme: ProviderKey
+) -> None:
     assert await judged(process, None, *[DEAD] * 60) == [Reason.BOUNCED_HARD] * 60
     async with process.database.read() as db:
         counted = await refused_recipients.counted(db, **named(acme))
     assert counted == refused_recipients.RecipientTally(recipients=0, dead=0, put_off=0)
 
 
-async def test_what_is_ten_minutes_old_does_not_count(process: Process, acme: Provider) -> None:
+async def test_what_is_ten_minutes_old_does_not_count(process: Process, acme: ProviderKey) -> None:
     assert await judged(process, acme, *[DEAD] * 49) == [Reason.BOUNCED_HARD] * 49
     async with process.database.write() as db:
         await db.execute("UPDATE recipient_counts SET minute = minute - 10")
@@ -129,7 +133,7 @@ async def test_what_is_ten_minutes_old_does_not_count(process: Process, acme: Pr
         assert (await refused_recipients.counted(db, **named(acme))).recipients == 21
 
 
-async def test_a_refusal_waits_for_who_is_judging(process: Process, acme: Provider) -> None:
+async def test_a_refusal_waits_for_who_is_judging(process: Process, acme: ProviderKey) -> None:
     """And sees what they have counted, though they had not committed when it began."""
     await judged(process, acme, *[TAKEN] * 47)
     async with process.database.write() as db:
@@ -144,7 +148,7 @@ async def test_a_refusal_waits_for_who_is_judging(process: Process, acme: Provid
 
 
 async def test_what_was_suppressed_before_the_window_stays(
-    process: Process, acme: Provider
+    process: Process, acme: ProviderKey
 ) -> None:
     key = named(acme)
     async with process.database.write() as db:
@@ -164,7 +168,7 @@ async def test_what_was_suppressed_before_the_window_stays(
 
 
 async def test_a_suppression_that_cannot_be_undone_hides_no_other(
-    process: Process, acme: Provider, monkeypatch: pytest.MonkeyPatch
+    process: Process, acme: ProviderKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with process.database.write() as db:
         for id in ("sup_1", "sup_2"):

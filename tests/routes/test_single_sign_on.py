@@ -22,7 +22,7 @@ from app.identity import passwords
 from app.main import open_process
 from app.net.tls import system_trust
 from app.process import Process
-from app.providers.oidc import Provider
+from app.providers.oidc import IdentityProvider
 from app.store import user_identities, users
 from tests import provider as providers
 from tests.cast import PASSWORD, Cast, Person, settle, started
@@ -51,7 +51,7 @@ def door(process: Process, idp: OpenIdProvider) -> Process:
     """The process with this provider."""
     redirect_uri = f"{process.settings.base_url}/auth/oidc/callback"
     return replace(
-        process, single_sign_on=Provider(idp.issuer, CLIENT_ID, CLIENT_SECRET, redirect_uri)
+        process, single_sign_on=IdentityProvider(idp.issuer, CLIENT_ID, CLIENT_SECRET, redirect_uri)
     )
 
 
@@ -600,7 +600,7 @@ async def test_an_id_token_that_does_not_hold_lets_nobody_in(
 
 async def test_a_new_key_of_the_provider_counts_at_once(door: Process, idp: OpenIdProvider) -> None:
     redirect_uri = f"{door.settings.base_url}/auth/oidc/callback"
-    eager = Provider(idp.issuer, CLIENT_ID, CLIENT_SECRET, redirect_uri, reread_seconds=-1)
+    eager = IdentityProvider(idp.issuer, CLIENT_ID, CLIENT_SECRET, redirect_uri, reread_seconds=-1)
     async with visiting(replace(door, single_sign_on=eager)) as browser:
         assert (await sign_in(browser)).status_code == 200
         assert (await sign_in(browser)).status_code == 200
@@ -757,7 +757,7 @@ async def test_nonsense_of_a_provider_is_its_silence(
     }
     for path, allowed in wanted.items():
         for name, nonsense in NONSENSE.items():
-            fresh = Provider(idp.issuer, CLIENT_ID, CLIENT_SECRET, redirect_uri)
+            fresh = IdentityProvider(idp.issuer, CLIENT_ID, CLIENT_SECRET, redirect_uri)
             idp.answers = {path: nonsense}
             async with visiting(replace(process, single_sign_on=fresh)) as browser:
                 out = await browser.get("/auth/oidc/login")

@@ -8,7 +8,7 @@ from functools import partial
 from app.machine import content
 from app.machine.fields import Field, Place, Reader, choice, line, liquid
 from app.machine.kind import Config, NodeKind, NodeOutcome, Visit, missing, onward
-from app.machine.program import Delivered, Event, Json, Resend, Send
+from app.machine.program import Delivered, Event, Json, Send, SendAgain
 from app.machine.reasons import Reason
 from app.machine.schema import MISSING, one_of, ref
 from app.machine.template import Rendered, RenderError
@@ -59,7 +59,7 @@ def delivered(visit: Visit, event: Event) -> NodeOutcome | None:
             note = partial(NodeOutcome, code=code, detail=event.detail, output=noted, noted=noted)
             policy = visit.config.get("onUnknown")
             if policy == "resend" and event.number < MOST_ATTEMPTS:
-                return note("WAITING", effects=(Resend(event.message_id),))
+                return note("WAITING", effects=(SendAgain(event.message_id),))
             return note("FAILED") if policy == "stop" else note("COMPLETED", "next")
         case _:
             return onward(code=event.code, detail=event.detail, output=noted, noted=noted)

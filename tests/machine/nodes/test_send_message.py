@@ -10,7 +10,7 @@ import pytest
 from app.machine.fields import Place
 from app.machine.kind import NodeOutcome, Visit
 from app.machine.nodes.send_message import MOST_ATTEMPTS, SEND_MESSAGE
-from app.machine.program import Delivered, Effect, Finding, MessageEnd, Node, Resend, Send, Woken
+from app.machine.program import Delivered, Effect, Finding, MessageEnd, Node, Send, SendAgain, Woken
 from app.machine.reasons import Reason
 from tests.present import present
 
@@ -111,8 +111,8 @@ def test_a_sent_or_suppressed_message_goes_on(policy: dict[str, Any], status: Me
         ({"onUnknown": "continue"}, 1, "COMPLETED", "next", ()),
         ({"onUnknown": "stop"}, 1, "FAILED", None, ()),
         ({"onFailure": "stop"}, 1, "COMPLETED", "next", ()),
-        ({"onUnknown": "resend"}, 1, "WAITING", None, (Resend("msg_1"),)),
-        ({"onUnknown": "resend"}, 2, "WAITING", None, (Resend("msg_1"),)),
+        ({"onUnknown": "resend"}, 1, "WAITING", None, (SendAgain("msg_1"),)),
+        ({"onUnknown": "resend"}, 2, "WAITING", None, (SendAgain("msg_1"),)),
         ({"onUnknown": "resend"}, MOST_ATTEMPTS, "COMPLETED", "next", ()),
     ],
 )
