@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 0.5  # the longest that a due row waits to be noticed
 OVERDUE = timedelta(seconds=0.25)  # by then somebody with a free slot has followed the hint
+SHORTEST_PAUSE_SECONDS = 0.05  # where rows are followed just in time, each beat sees another
 LONGEST_PAUSE_SECONDS = 5.0
 
 
@@ -64,5 +65,5 @@ async def beat(
             if sharded or not process.hints.answering or left <= 0:
                 pools[kind].hint()
             else:
-                pause = min(pause, left)
+                pause = min(pause, max(left, SHORTEST_PAUSE_SECONDS))
     return EVERY_SECONDS if sharded else pause

@@ -114,7 +114,7 @@ class Together:
 
     async def workspaces(self, kind: Kind, memory: FairShare) -> list[str]:
         """Workspaces of the HEAD oldest due rows; if there are more rows, also some found by a
-        scan, so that a workspace behind a backlog is served a few claims later. The cost does not
+        scan, so that a workspace behind a backlog is served a few scans later. The cost does not
         depend on the number of workspaces or of due rows."""
         rows = await self.db.fetch_tuples(
             """
@@ -130,8 +130,10 @@ class Together:
         memory.horizon.found(rows[0][1] if rows else None, await self.db.now())
         found = dict.fromkeys(workspace_id for workspace_id, _ in rows)
         if len(rows) == HEAD and memory.scans.begin():
-            found |= dict.fromkeys(await _scan_workspaces(self.db, kind, memory))
-            memory.scans.end()
+            try:
+                found |= dict.fromkeys(await _scan_workspaces(self.db, kind, memory))
+            finally:  # when it was cut off, too: the next claim goes without
+                memory.scans.end()
         return list(found)
 
     async def hinted(self, lease: _Lease, hinted: Mapping[str, Sequence[str]]) -> list[Job]:

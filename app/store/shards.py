@@ -151,10 +151,7 @@ class Shards:
                 self._outage.worked()
             due = frozenset[str]().union(*found.due.values())
             self._idle, self._after = not due, random.sample(["", *due], 1)[0]
-        if not found.silent:
-            self._horizon.found(found.oldest_at, found.now)
-        elif found.oldest_at is not None:  # what the silent have may be due since longer
-            self._horizon.since = min(self._horizon.since, found.oldest_at)
+        self._horizon.found(found.oldest_at, found.now, is_part=bool(found.silent))
         # Trails that were tampered with stay unsealed: so many may hide all others.
         behind = found.unsealed if found.unsealed_left else ()
         self._sealed = random.sample(["", *behind], 1)[0]

@@ -406,11 +406,52 @@ def test_nothing_puts_off_a_look_from_the_beginning(monkeypatch: pytest.MonkeyPa
     assert of_looks.look() == BEGINNING
 
 
-def test_a_look_from_the_beginning_that_fails_leaves_the_next_where_it_was() -> None:
-    of_looks, now = Horizon(), datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
+def test_a_look_from_the_beginning_that_fails_leaves_the_next_where_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Though it was cut off after as long as lies between two of them."""
+    clock, now = 0.0, datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
+    monkeypatch.setattr("app.store.horizon.time.monotonic", lambda: clock)
+    of_looks = Horizon()
     of_looks.found(None, now)
+    for _ in range(2):
+        assert of_looks.look() == BEGINNING
+        clock += WHOLE_SECONDS + 0.1
+        assert of_looks.look() == now - MARGIN
+        of_looks.found(None, now)
+        clock += WHOLE_SECONDS - 0.1
+        assert of_looks.look() == now - MARGIN
+        of_looks.found(None, now)
+        clock += 0.2
+
+
+def test_where_the_first_look_fails_what_is_due_since_a_while_is_looked_for() -> None:
+    """A worker that is started beside a transaction which has been open for hours."""
+    of_looks = Horizon()
     assert of_looks.look() == BEGINNING
-    assert of_looks.look() == now - MARGIN
+    since = of_looks.look()
+    assert timedelta(0) <= datetime.now(UTC) - horizon.RECENT - since < timedelta(minutes=1)
+    assert of_looks.look() == since
+
+
+async def test_a_claim_whose_scan_was_cut_off_is_followed_by_one_without(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scans = 0
+
+    async def scan(*_: object) -> list[str]:
+        nonlocal scans
+        scans += 1
+        raise Unavailable("It took too long.")
+
+    monkeypatch.setattr(claims, "_scan_workspaces", scan)
+    monkeypatch.setattr(horizon, "SCAN_SHARE", 1e-9)
+    acme, fair_share = await workspace(database), FairShare()
+    await due(database, acme, claims.HEAD)
+    with pytest.raises(Unavailable):
+        await claim(database, 9, fair_share=fair_share)
+    assert await claim(database, 9, fair_share=fair_share)
+    assert scans == 1
 
 
 async def test_a_look_begins_where_the_oldest_job_was(database: Database) -> None:

@@ -154,7 +154,10 @@ async def test_it_looks_again_as_soon_as_a_hint_should_have_been_followed(
     monkeypatch.setattr(claims, "next_due", next_due)
     monkeypatch.setattr(Database, "is_sharded", False)
     pools = pools_of(process)
-    assert 0 < await loop.beat(process, pools) < loop.BEAT_SECONDS
+    pause = await loop.beat(process, pools)
+    assert loop.SHORTEST_PAUSE_SECONDS <= pause <= loop.OVERDUE.total_seconds() / 2 + 0.01
+    monkeypatch.setattr(loop, "OVERDUE", timedelta(microseconds=2))
+    assert await loop.beat(process, pools) >= loop.SHORTEST_PAUSE_SECONDS
     await closed(pools)
 
 
