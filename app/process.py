@@ -28,7 +28,7 @@ from app.runtime.batching import Batches
 from app.runtime.compute import Compute
 from app.runtime.metrics import Metrics
 from app.runtime.sharing import Shared, SharedByKey
-from app.runtime.turns import Turns
+from app.runtime.turns import WAIT_SECONDS, Turns
 from app.store import claims, jobs
 from app.store.claims import Apart, Begin, FairShare, Reach, Together
 from app.store.directory import Place
@@ -89,11 +89,14 @@ class Process:
     rounds: defaultdict[Backlog, Rounds] = field(default_factory=lambda: defaultdict(Rounds))
 
     @asynccontextmanager
-    async def evaluating(self, workspace_id: str) -> AsyncIterator[Handle]:
+    async def evaluating(
+        self, workspace_id: str, within: float = WAIT_SECONDS
+    ) -> AsyncIterator[Handle]:
         """A connection for one step of a look through the contacts of a workspace. However many
         somebody asks for, the intake and other workspaces find connections: these have one at a
-        time, and all of them EVALUATIONS."""
-        async with self.evaluations.turn(workspace_id), self.database.read() as db:
+        time, and all of them EVALUATIONS. Raises NoTurn where that takes more seconds."""
+        turn = self.evaluations.turn(workspace_id, within=within)
+        async with turn, self.database.read() as db:
             yield db
 
     async def claim(

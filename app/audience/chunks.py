@@ -8,14 +8,17 @@ of the former may outlast the five seconds of a statement.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 
+from app.database.db import Handle
 from app.errors import Contended
 from app.jobs.leases import Lease
+from app.process import Process
+from app.runtime.turns import WAIT_SECONDS, NoTurn
 from app.store.jobs import Job
 
 log = logging.getLogger(__name__)
@@ -27,6 +30,7 @@ SLOW_SPELL_SECONDS = 10.0  # and of one that a statement has been cut off in, af
 FIRST = 8
 MOST = 5_000  # contacts of any chunk: as many as a statement of a preview looks at
 AIM_SECONDS = 0.5  # that the next chunk is to take; it has at least half as many as the last,
+WHOLE_SECONDS = 15.0  # of a look through contacts, from its first step on: a router gives up at 30
 MOST_GROWTH = 8.0  # and at most so many times as many
 SHORTEST_SECONDS = 0.001  # a chunk that took less counts as this long
 LONG_SECONDS = 2.0  # after a chunk that took longer, twice as many may outlast a statement
@@ -73,6 +77,34 @@ class ChunkSize:
         times = min(MOST_GROWTH, max(0.5, AIM_SECONDS / seconds))
         fewest = min(FIRST, 2 * self.contacts) if seconds <= LONG_SECONDS else 1
         self.contacts = min(MOST, max(fewest, int(self.contacts * times)))
+
+
+@dataclass(slots=True)
+class LookingTime:
+    """Time for a look through the contacts of a workspace, step by step: so many seconds of
+    looking, for which waits between the steps count nothing, and WHOLE_SECONDS in all."""
+
+    seconds: float
+    has_looked: bool = False  # set by who has; before that no time is up
+    _ends: float = field(default_factory=lambda: monotonic() + WHOLE_SECONDS)
+
+    @asynccontextmanager
+    async def step(self, process: Process, workspace_id: str) -> AsyncIterator[Handle | None]:
+        """A connection for the next step; others get theirs between. None when time is up. Raises
+        NoTurn where not even the first has come."""
+        left = min(WAIT_SECONDS, self._ends - monotonic()) if self.has_looked else WAIT_SECONDS
+        async with AsyncExitStack() as held:
+            db = None
+            if not self.has_looked or (self.seconds > 0 and left > 0):
+                try:
+                    looking = process.evaluating(workspace_id, left)
+                    db = await held.enter_async_context(looking)
+                except NoTurn:
+                    if not self.has_looked:
+                        raise
+            began = monotonic()
+            yield db
+            self.seconds -= monotonic() - began
 
 
 async def work_in_chunks(

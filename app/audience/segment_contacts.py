@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -11,7 +10,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from app.audience import shapes
-from app.audience.chunks import ChunkSize, CutOff
+from app.audience.chunks import ChunkSize, CutOff, LookingTime
 from app.audience.segments import Readable
 from app.database.db import Handle
 from app.machine import condition, document, segment_filter
@@ -83,25 +82,25 @@ async def _walk(
     look: Look,
     *,
     before: str | None = None,
-    seconds: float,
+    looking: LookingTime,
 ) -> str | None:
     """Look at contacts window by window, newest first, for as long as there is time, and at one
     window in any case; the id below which there may be more. Each has a connection of its own:
     others get theirs between."""
-    now, has_looked, wants_more = None, False, True
+    now, wants_more = None, True
     size, most = ChunkSize(), max(1, min(WALK, STEP // readable.comparisons))
     whose: WorkspaceKey = {"workspace_id": workspace_id}
-    while wants_more and (not has_looked or seconds >= 0):
-        async with process.evaluating(workspace_id) as db:
-            began = time.monotonic()  # the wait for its turn takes nothing from the time
+    while wants_more:
+        async with looking.step(process, workspace_id) as db:
+            if db is None:
+                break
             with suppress(CutOff), size.measured():
                 now, walk = now or await db.now(), size.limit_to(most)
                 since = await segments.reached(db, **whose, before=before, walk=walk)
                 alone = since if size.by_machine else None
                 fits = await fitting_of(db, readable, now, **whose, alone=alone)
                 wants_more = await look(db, fits, since, before) and since is not None
-                before, has_looked = since, True
-            seconds -= time.monotonic() - began
+                before, looking.has_looked = since, True
     return before
 
 
@@ -113,8 +112,10 @@ async def page(
     filters: Mapping[str, object],
     before: str | None,
     limit: int,
+    looking: LookingTime | None = None,
 ) -> Members:
-    """The newest of those who fit and whom the filters let through, below an id."""
+    """The newest of those who fit and whom the filters let through, below an id. `looking` is for
+    several pages."""
     rows: list[Contact] = []
     tags: dict[str, list[str]] = {}
     rest, spent = before, 0
@@ -138,7 +139,8 @@ async def page(
         rest = found.rest or since
         return not found.rest and len(rows) < limit and spent < bounded_pages.MOST_BYTES
 
-    await _walk(process, readable, workspace_id, look, before=before, seconds=PAGE_SECONDS)
+    looking = looking or LookingTime(PAGE_SECONDS)
+    await _walk(process, readable, workspace_id, look, before=before, looking=looking)
     return Members(rows, tags, None if len(rows) == limit else rest)
 
 
@@ -164,7 +166,8 @@ async def count(process: Process, readable: Readable, *, workspace_id: str) -> R
         sums.update(found)
         return True
 
-    rest = await _walk(process, readable, workspace_id, look, seconds=COUNT_SECONDS)
+    looking = LookingTime(COUNT_SECONDS)
+    rest = await _walk(process, readable, workspace_id, look, looking=looking)
     reachable = {
         channel: {reason: sums[channel, reason] for reason in segments.REASONS}
         for channel in segments.ADDRESSES

@@ -8,7 +8,6 @@ those who are not subscribed, the suppressions of their addresses decide, as the
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from app.audience import segment_contacts, segments, subscriptions
-from app.audience.chunks import ChunkSize, CutOff
+from app.audience.chunks import ChunkSize, CutOff, LookingTime
 from app.audience.segments import Readable
 from app.audience.topics import SUBSCRIBED
 from app.broadcasts.turns import Clock
@@ -328,21 +327,21 @@ class CountedAudience:
 
 
 async def count(process: Process, audience: Audience) -> CountedAudience:
-    """Each step has a connection of its own: others get theirs between."""
+    """Count contacts by the reason for which they get nothing, window by window."""
     contacts: Counter[str] = Counter()
-    after, looked_at, left = FIRST, 0, COUNT_SECONDS
+    after, looked_at, looking = FIRST, 0, LookingTime(COUNT_SECONDS)
     size = ChunkSize()
-    while looked_at == 0 or left > 0:
-        async with process.evaluating(audience.workspace_id) as db:
-            began = time.monotonic()  # the wait for its turn takes nothing from the time
+    while True:
+        async with looking.step(process, audience.workspace_id) as db:
+            if db is None:
+                return CountedAudience(contacts, False, looked_at)
             with suppress(CutOff), size.measured():
                 following = await next_window(db, audience, after, size, most=COUNT_WALK)
                 if following is None:
                     return CountedAudience(contacts, True, looked_at)
                 contacts += await _count(process, db, audience, following.window, size)
                 after, looked_at = following.window.until, looked_at + following.contacts
-            left -= time.monotonic() - began
-    return CountedAudience(contacts, False, looked_at)
+                looking.has_looked = True
 
 
 async def _count(
@@ -364,8 +363,9 @@ async def newest_reachable(process: Process, audience: Audience, *, most: int) -
     """The ids of the newest contacts who can be written to, as far as they themselves say, of
     LOOKED_AT at most."""
     found: list[str] = []
-    left, before, until = LOOKED_AT, None, time.monotonic() + segment_contacts.PAGE_SECONDS
-    while left and len(found) < most and time.monotonic() < until:
+    left, before = LOOKED_AT, None
+    looking = LookingTime(segment_contacts.PAGE_SECONDS, has_looked=True)  # none, where that waits
+    while left and len(found) < most:
         newest = await segment_contacts.page(
             process,
             audience.readable,
@@ -373,11 +373,12 @@ async def newest_reachable(process: Process, audience: Audience, *, most: int) -
             filters={},
             before=before,
             limit=left,
+            looking=looking,
         )
         found += [row.id for row in newest.rows if is_reachable(audience, row)]
-        left, before = left - len(newest.rows), newest.rest
-        if not before:
+        if not newest.rest or newest.rest == before:  # no more, or no time
             break
+        left, before = left - len(newest.rows), newest.rest
     return found[:most]
 
 

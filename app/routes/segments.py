@@ -12,6 +12,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from app.audience import membership, segment_contacts, segments, shapes
+from app.audience.chunks import LookingTime
 from app.audience.segment_contacts import Past, judge
 from app.audience.segments import Readable
 from app.broadcasts import audience as audiences
@@ -355,6 +356,8 @@ async def preview(call: Call) -> Response:
         filters={},
         before=None,
         limit=segment_contacts.SAMPLE,
+        # None of them where their turn does not come: the count stands.
+        looking=LookingTime(segment_contacts.PAGE_SECONDS, has_looked=True),
     )
     shown = None
     if fit is not None:

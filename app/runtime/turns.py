@@ -9,7 +9,11 @@ from weakref import WeakValueDictionary
 
 from app.errors import Unavailable
 
-WAIT_SECONDS = 5.0
+WAIT_SECONDS = 12.0  # longer than two statements may take, which one turn may have
+
+
+class NoTurn(Unavailable):
+    """Error of a turn that has not come in time."""
 
 
 class Turns:
@@ -21,15 +25,16 @@ class Turns:
         self._by_key: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def turn(self, key: str) -> AsyncIterator[None]:
-        """Raises Unavailable where it does not come within WAIT_SECONDS: then so many wait that
-        whoever came later would wait for ever longer."""
+    async def turn(self, key: str, *, within: float = WAIT_SECONDS) -> AsyncIterator[None]:
+        """Wait for the turn of a key, so many seconds. Raises NoTurn."""
+        whose = " of this workspace"
         async with AsyncExitStack() as held:
             try:
-                async with asyncio.timeout(WAIT_SECONDS):
+                async with asyncio.timeout(within):
                     await held.enter_async_context(self._by_key.setdefault(key, asyncio.Lock()))
+                    whose = ""
                     await held.enter_async_context(self._places)
             except TimeoutError:
-                detail = "Too many such requests are under way in this workspace; send it again."
-                raise Unavailable(detail) from None
+                detail = f"Other such requests{whose} are under way, and take long; send it again."
+                raise NoTurn(detail) from None
             yield

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
 
 from app.audience import chunks
-from app.audience.chunks import ChunkSize, CutOff
+from app.audience.chunks import ChunkSize, CutOff, LookingTime
 from app.errors import Contended, Unavailable
+from app.process import Process
+from app.runtime import tasks
+from app.runtime.turns import NoTurn
 
 
 def after(size: ChunkSize, seconds: float, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -75,3 +82,60 @@ def test_a_database_that_does_not_answer_says_nothing_about_the_contacts() -> No
         raise Unavailable("The database did not answer in time.")
     assert not isinstance(refusal.value, CutOff)
     assert size.contacts == 8
+
+
+# --- looks through contacts -----------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def others_looking(process: Process, seconds: float) -> AsyncIterator[None]:
+    """Somebody else of the workspace has its turn for so long."""
+    has_turn = asyncio.Event()
+
+    async def look() -> None:
+        async with process.evaluating("ws_1"):
+            has_turn.set()
+            await asyncio.sleep(seconds)
+
+    task = asyncio.create_task(look())
+    await has_turn.wait()
+    yield
+    await tasks.end(task)
+
+
+async def test_a_wait_for_a_turn_takes_nothing_from_the_time_to_look(process: Process) -> None:
+    looking = LookingTime(0.1)
+    for _ in range(3):
+        async with others_looking(process, 0.2), looking.step(process, "ws_1") as db:
+            assert db is not None
+            looking.has_looked = True
+
+
+async def test_a_look_ends_when_its_time_is_used_up_but_looks_once(process: Process) -> None:
+    looking = LookingTime(0)
+    async with looking.step(process, "ws_1") as db:
+        assert db is not None
+        looking.has_looked = True
+    async with looking.step(process, "ws_1") as db:
+        assert db is None
+
+
+async def test_a_look_that_waits_for_too_long_in_all_ends(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client, or a router before it, has given up."""
+    monkeypatch.setattr(chunks, "WHOLE_SECONDS", 0.1)
+    looking = LookingTime(60, has_looked=True)
+    async with others_looking(process, 60), looking.step(process, "ws_1") as db:
+        assert db is None
+
+
+async def test_a_look_whose_first_turn_does_not_come_is_refused(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunks, "WAIT_SECONDS", 0.05)
+    looking = LookingTime(60)
+    async with others_looking(process, 60):
+        with pytest.raises(NoTurn):
+            async with looking.step(process, "ws_1"):
+                raise AssertionError("it was not its turn")

@@ -447,7 +447,7 @@ async def test_a_claim_whose_scan_was_cut_off_is_followed_by_one_without(
     monkeypatch.setattr(claims, "_scan_workspaces", scan)
     monkeypatch.setattr(horizon, "SCAN_SHARE", 1e-9)
     acme, fair_share = await workspace(database), FairShare()
-    await due(database, acme, claims.HEAD)
+    await due(database, acme, HEAD)
     with pytest.raises(Unavailable):
         await claim(database, 9, fair_share=fair_share)
     assert await claim(database, 9, fair_share=fair_share)
