@@ -1,5 +1,5 @@
 """Work in chunks of contacts: how many they have, by the time that they take, and for how long a
-claim goes on with them.
+claim, or a look through contacts, goes on with them.
 
 Who has done thousands of things takes some 30 ms to judge, and others some microseconds: a thousand
 of the former may outlast the five seconds of a statement.
@@ -30,10 +30,10 @@ SLOW_SPELL_SECONDS = 10.0  # and of one that a statement has been cut off in, af
 FIRST = 8
 MOST = 5_000  # contacts of any chunk: as many as a statement of a preview looks at
 AIM_SECONDS = 0.5  # that the next chunk is to take; it has at least half as many as the last,
-WHOLE_SECONDS = 15.0  # of a look through contacts, from its first step on: a router gives up at 30
 MOST_GROWTH = 8.0  # and at most so many times as many
 SHORTEST_SECONDS = 0.001  # a chunk that took less counts as this long
 LONG_SECONDS = 2.0  # after a chunk that took longer, twice as many may outlast a statement
+WHOLE_SECONDS = 15.0  # of a look with its waits, which a router gives up on after 30
 
 
 class CutOff(Contended):
