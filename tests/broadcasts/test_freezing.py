@@ -348,6 +348,7 @@ async def test_the_wait_for_a_connection_counts_for_no_chunk(
     path = f"/broadcasts/{(await broadcast(cast))['id']}"
     seconds, asked = [0.0], list[int]()
     monkeypatch.setattr(chunks, "monotonic", lambda: seconds[0])
+    monkeypatch.setattr(chunks, "WHOLE_SECONDS", 3_600)
 
     def slow(connected: Any) -> Any:
         @asynccontextmanager
