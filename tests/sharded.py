@@ -35,6 +35,7 @@ SKIPPED: Mapping[str, str] = {
     "test_it_sleeps_no_longer_than_until_the_next_row_is_due": ONCE_A_SECOND,
     "test_the_expired_are_deleted_so_many_at_once_and_the_oldest_first": MAINTENANCE,
     "test_each_table_has_the_statement": MAINTENANCE,
+    "test_a_further_kind_is_found_everywhere": "adds a kind to those that a look at shards names",
     "test_a_clock_of_the_database_that_is_ahead_deletes_nothing": MAINTENANCE,
     "test_our_clock_that_is_ahead_deletes_nothing": MAINTENANCE,
     "test_an_expired_receipt_is_taken_over_and_swept": MAINTENANCE,
