@@ -76,7 +76,9 @@ async def _pass_over_times(process: Process) -> tuple[int, int]:
             begun += await watching.begin_anew(process, db, after)
             ids = await restored.segments_due(db, workspace_id=after)
             fill_to = await membership.fill_to(db, workspace_id=after)
-            await segments.refill_again(db, workspace_id=after, ids=ids, fill_to=fill_to)
+            await segments.refill_again(
+                db, workspace_id=after, ids=ids, fill_to=fill_to, may_start=False
+            )
             await jobs.wake(db, "segment", workspace_id=after, ids=ids)
         refilled += len(ids)
 

@@ -141,20 +141,24 @@ async def refill(
     )
 
 
-async def refill_again(db: Handle, *, workspace_id: str, ids: Sequence[str], fill_to: str) -> None:
+async def refill_again(
+    db: Handle, *, workspace_id: str, ids: Sequence[str], fill_to: str, may_start: bool = True
+) -> None:
     """Have those judged anew that name a segment whose filter has changed. A fill that is begun
-    anew starts flows if it was to."""
+    anew starts flows if it was to, unless none `may_start` any more."""
     await db.execute(
         """
         UPDATE segments
-        SET state = 'filling', saved_at = :now, starts = starts AND state = 'filling',
-            fill_to = :fill_to, filled_up_to = '', filled_at = NULL, rechecked = FALSE,
-            rechecked_up_to = NULL, reason_code = NULL
+        SET state = 'filling', saved_at = :now,
+            starts = starts AND state = 'filling' AND :may_start, fill_to = :fill_to,
+            filled_up_to = '', filled_at = NULL, rechecked = FALSE, rechecked_up_to = NULL,
+            reason_code = NULL
         WHERE workspace_id = :workspace_id AND id = ANY(:ids)
         """,
         workspace_id=workspace_id,
         ids=list(ids),
         fill_to=fill_to,
+        may_start=may_start,
     )
 
 
